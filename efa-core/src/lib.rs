@@ -1,0 +1,1 @@
+//! Safe, zero-cost objects over libfabric.
