@@ -1,0 +1,337 @@
+//! The flags of the ping-pong, shared by `efa pingpong` and `efa-pingpong`.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::values::{
+    self, ClockKind, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup,
+};
+
+/// The control port where none is given: the one that fi_pingpong uses, so that firewall rules made
+/// for it keep working.
+pub const DEFAULT_PORT: u16 = 47592;
+
+/// What this process is in the pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role<'a> {
+    /// Waits for a client.
+    Server,
+    /// Connects to a server on this host.
+    Client(&'a str),
+    /// Starts a server as a child process and is its client.
+    Loopback,
+}
+
+/// Flags of the ping-pong, as they were typed: a flag that was not given is `None`.
+#[derive(Debug, Clone, Args)]
+pub struct PingPongArgs {
+    /// Server to connect to, by name or address; left out, this side is the server
+    #[arg(value_name = "HOST", value_parser = values::name)]
+    pub host: Option<String>,
+
+    /// Run both sides on this host, in two processes
+    #[arg(long, conflicts_with_all = ["host", "persist", "announce", "source_port", "dest_port"])]
+    pub loopback: bool,
+
+    /// Provider, such as efa, "tcp;ofi_rxm" or shm
+    #[arg(short, long, value_name = "NAME", value_parser = values::name, help_heading = "Fabric")]
+    pub provider: Option<String>,
+
+    /// Fabric, such as efa or efa-direct
+    #[arg(short, long, value_name = "NAME", value_parser = values::name, help_heading = "Fabric")]
+    pub fabric: Option<String>,
+
+    /// Domain (the network device) of this side
+    #[arg(short, long, value_name = "NAME", value_parser = values::name, help_heading = "Fabric")]
+    pub domain: Option<String>,
+
+    /// Endpoint type; only rdm (reliable datagrams) is measured
+    #[arg(short, long, value_name = "TYPE", value_parser = values::endpoint, help_heading = "Fabric")]
+    pub endpoint: Option<Rdm>,
+
+    /// Message sizes: `64`, `4kB`, `64KiB`, a range `8..1MiB` (powers of two), a list, or `all`
+    /// [default: 8,64,256,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB]
+    #[arg(short = 'S', long, value_name = "SIZES", value_parser = values::sizes,
+          allow_hyphen_values = true, help_heading = "Measurement")]
+    pub size: Option<Sizes>,
+
+    /// Round trips of each size [default: as many as make the median certain to 1 %, from 100 to
+    /// 100000, for at most 2 s]
+    #[arg(short = 'I', long, value_name = "N", value_parser = values::count,
+          allow_hyphen_values = true, conflicts_with = "duration", help_heading = "Measurement")]
+    pub iterations: Option<u64>,
+
+    /// Measure each size for this long, such as 2s or 500ms
+    #[arg(long, value_name = "TIME", value_parser = values::duration,
+          allow_hyphen_values = true, help_heading = "Measurement")]
+    pub duration: Option<Duration>,
+
+    /// Untimed round trips before each size, as a number or a time such as 50ms [default: 100]
+    #[arg(long, value_name = "N|TIME", value_parser = values::warmup,
+          allow_hyphen_values = true, help_heading = "Measurement")]
+    pub warmup: Option<Warmup>,
+
+    /// Verify every byte that arrives, outside the timed part
+    #[arg(short, long, help_heading = "Measurement")]
+    pub check: bool,
+
+    /// Message mode [default: msg]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "msg|tagged",
+        help_heading = "Measurement"
+    )]
+    pub mode: Option<Mode>,
+
+    /// Percentiles to add to the table, such as 50,99,99.99
+    #[arg(long, value_name = "LIST", value_parser = values::percentiles,
+          allow_hyphen_values = true, help_heading = "Measurement")]
+    pub percentiles: Option<Percentiles>,
+
+    /// Seed of the bytes that are sent [default: 1]
+    #[arg(long, value_name = "N", value_parser = values::seed,
+          allow_hyphen_values = true, help_heading = "Measurement")]
+    pub seed: Option<u64>,
+
+    /// Core to run on; with --loopback the server's and the client's, such as 0,1
+    #[arg(long, value_name = "CORES", value_parser = values::cores,
+          allow_hyphen_values = true, help_heading = "Measurement")]
+    pub pin: Option<Cores>,
+
+    /// How to wait for completions: spin, or yield the core, which auto does where both sides share
+    /// one [default: auto]
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "auto|spin|yield",
+        help_heading = "Measurement"
+    )]
+    pub wait: Option<Wait>,
+
+    /// Send small messages by inject: auto does so up to the provider's limit, on refuses larger
+    /// sizes [default: auto]
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "auto|on|off",
+        help_heading = "Measurement"
+    )]
+    pub inject: Option<Inject>,
+
+    /// Clock: the time-stamp counter or the monotonic clock [default: auto]
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "auto|tsc|monotonic",
+        help_heading = "Measurement"
+    )]
+    pub clock: Option<ClockKind>,
+
+    /// Print what would run, and stop
+    #[arg(long, help_heading = "Measurement")]
+    pub dry_run: bool,
+
+    /// Control port of the server, on either side; a server given 0 chooses one and prints it
+    /// [default: 47592]
+    #[arg(long, value_name = "PORT", value_parser = values::port,
+          allow_hyphen_values = true, help_heading = "Control connection")]
+    pub port: Option<u16>,
+
+    /// Control port of this side: the server's to listen on, the client's to connect from
+    #[arg(short = 'B', long, value_name = "PORT", value_parser = values::port,
+          allow_hyphen_values = true, help_heading = "Control connection")]
+    pub source_port: Option<u16>,
+
+    /// Control port of the server that this client connects to
+    #[arg(short = 'P', long, value_name = "PORT", value_parser = values::some_port,
+          allow_hyphen_values = true, conflicts_with = "port", help_heading = "Control connection")]
+    pub dest_port: Option<u16>,
+
+    /// Address of this host to use, for the control connection and the fabric
+    #[arg(short = 's', long, value_name = "ADDRESS", value_parser = values::source_address,
+          allow_hyphen_values = true, help_heading = "Control connection")]
+    pub source_address: Option<IpAddr>,
+
+    /// Use IPv6 only
+    #[arg(short = '6', long = "ipv6", help_heading = "Control connection")]
+    pub ipv6: bool,
+
+    /// How long to try to reach the server [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration,
+          allow_hyphen_values = true, help_heading = "Control connection")]
+    pub connect_timeout: Option<Duration>,
+
+    /// How long to wait for a completion or an answer before giving up [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration,
+          allow_hyphen_values = true, help_heading = "Control connection")]
+    pub timeout: Option<Duration>,
+
+    /// Serve clients one after another until interrupted
+    #[arg(long, conflicts_with = "host", help_heading = "Control connection")]
+    pub persist: bool,
+
+    /// Write a JSON report; without FILE to standard output, in place of the table
+    #[arg(long, value_name = "FILE", value_parser = values::output, num_args = 0..=1,
+          require_equals = true, default_missing_value = "-", help_heading = "Output")]
+    pub json: Option<Output>,
+
+    /// Write CSV, one row for each size
+    #[arg(long, value_name = "FILE", value_parser = values::output, num_args = 0..=1,
+          require_equals = true, default_missing_value = "-", help_heading = "Output")]
+    pub csv: Option<Output>,
+
+    /// Write a Markdown table
+    #[arg(long, value_name = "FILE", value_parser = values::output, num_args = 0..=1,
+          require_equals = true, default_missing_value = "-", help_heading = "Output")]
+    pub markdown: Option<Output>,
+
+    /// Say on standard error what happens; twice says more
+    #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Output")]
+    pub verbose: u8,
+
+    /// Print the control address as one line of JSON on standard output, for a parent process.
+    #[arg(long, hide = true, conflicts_with = "host")]
+    pub announce: bool,
+}
+
+impl PingPongArgs {
+    /// The role that the flags ask for.
+    pub fn role(&self) -> Role<'_> {
+        match &self.host {
+            Some(host) => Role::Client(host),
+            None if self.loopback => Role::Loopback,
+            None => Role::Server,
+        }
+    }
+
+    /// The port that a server listens on: `-B`, else `--port`, else the default; 0 lets the system
+    /// choose, which is the default for --loopback.
+    pub fn listen_port(&self) -> u16 {
+        let default = if self.loopback { 0 } else { DEFAULT_PORT };
+        self.source_port.or(self.port).unwrap_or(default)
+    }
+
+    /// The server's port that a client connects to: `-P`, else `--port`, else the default.
+    pub fn connect_port(&self) -> u16 {
+        self.dest_port.or(self.port).unwrap_or(DEFAULT_PORT)
+    }
+
+    /// The port that a client connects from: `-B`, else 0, any.
+    pub fn local_port(&self) -> u16 {
+        self.source_port.unwrap_or(0)
+    }
+
+    /// How long a client tries to reach its server.
+    pub fn connect_timeout(&self) -> Duration {
+        self.connect_timeout.unwrap_or(Duration::from_secs(30))
+    }
+
+    /// The core of the server side of a loopback run, or of this process.
+    pub fn first_core(&self) -> Option<usize> {
+        self.pin.as_ref().and_then(|c| c.0.first().copied())
+    }
+
+    /// The core of the client side of a loopback run; the server's where only one was given.
+    pub fn last_core(&self) -> Option<usize> {
+        self.pin.as_ref().and_then(|c| c.0.last().copied())
+    }
+
+    /// The formats whose bytes go to standard output, by flag; at most one after a check.
+    fn on_stdout(&self) -> Vec<&'static str> {
+        self.outputs()
+            .filter(|(_, o)| **o == Output::Stdout)
+            .map(|(flag, _)| flag)
+            .collect()
+    }
+
+    /// Whether a report goes to standard output, so that the table must not.
+    pub fn report_on_stdout(&self) -> bool {
+        !self.on_stdout().is_empty()
+    }
+
+    fn outputs(&self) -> impl Iterator<Item = (&'static str, &Output)> {
+        [
+            ("--json", &self.json),
+            ("--csv", &self.csv),
+            ("--markdown", &self.markdown),
+        ]
+        .into_iter()
+        .filter_map(|(flag, output)| output.as_ref().map(|o| (flag, o)))
+    }
+
+    /// Checks what no single flag can see, and says what is wrong and what to write instead.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if let [first, second, ..] = self.on_stdout()[..] {
+            return Err(format!(
+                "{first} and {second} would both write to standard output; name a file for one \
+                 of them, as in `{second}=FILE`"
+            ));
+        }
+        let outputs: Vec<_> = self.outputs().collect();
+        for (i, (first, output)) in outputs.iter().enumerate() {
+            if let Some((second, Output::File(path))) =
+                outputs[i + 1..].iter().find(|(_, o)| o == output)
+            {
+                return Err(format!(
+                    "{first} and {second} would both write to '{}'; name two files",
+                    path.display()
+                ));
+            }
+        }
+        self.check_ports()?;
+        if let Some(Cores(cores)) = &self.pin {
+            if cores.len() > 1 && !self.loopback {
+                return Err(
+                    "--pin with two cores is for --loopback; each side of a two-host run \
+                     takes its own core, as in `--pin 2`"
+                        .into(),
+                );
+            }
+        }
+        if let (true, Some(address)) = (self.ipv6, self.source_address) {
+            if address.is_ipv4() {
+                return Err(format!(
+                    "-6 asks for IPv6 only and --source-address {address} is an IPv4 address; \
+                     leave one of them out"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_ports(&self) -> Result<(), String> {
+        match self.role() {
+            Role::Server => {
+                if let Some(port) = self.dest_port {
+                    return Err(format!(
+                        "--dest-port {port} is the port that a client connects to, and without a \
+                         HOST this side is the server; use `--port {port}` to listen on it, or \
+                         add the HOST"
+                    ));
+                }
+                if let (Some(source), Some(port)) = (self.source_port, self.port) {
+                    return Err(format!(
+                        "--source-port {source} and --port {port} both name the port that this \
+                         server listens on; leave one of them out"
+                    ));
+                }
+            }
+            Role::Client(host) if self.port == Some(0) => {
+                return Err(format!(
+                    "--port 0 lets a server choose its port, and this side is the client of \
+                     '{host}'; give the port that the server printed"
+                ));
+            }
+            Role::Client(_) | Role::Loopback => {}
+        }
+        Ok(())
+    }
+}
