@@ -1,0 +1,162 @@
+//! The processor's time-stamp counter.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use super::{Clock, ClockInfo, ClockKind, Ticks, measured_overhead};
+
+/// Below this much time, an error in reading either clock would pass for drift.
+const DRIFT_NEEDS: Duration = Duration::from_millis(10);
+
+/// The processor's counter, calibrated against the monotonic clock by the crate quanta.
+///
+/// The read is not ordered with the instructions around it. What stands between two reads in a
+/// benchmark is a round trip through a library and a kernel or device, which no processor reorders away;
+/// an ordered read would cost more than the error that it removes.
+#[derive(Debug)]
+pub struct TscClock {
+    clock: quanta::Clock,
+    source: String,
+    overhead_ns: u64,
+    frequency_hz: u64,
+    started: Instant,
+    started_ticks: Ticks,
+}
+
+impl TscClock {
+    /// Calibrates the counter and measures what a read costs.
+    ///
+    /// Only [`ClockChoice::open`](super::ClockChoice::open) makes one, with what says that it is steady.
+    pub(super) fn new(counter: &str) -> Self {
+        let clock = quanta::Clock::new();
+        // Over this many ticks (minutes) the rounding of the answer to nanoseconds is far below 1 Hz.
+        let many = 1_u64 << 40;
+        let nanos = clock.delta_as_nanos(0, many).max(1);
+        let frequency_hz = (u128::from(many) * 1_000_000_000 / u128::from(nanos)) as u64;
+        let mut this = Self {
+            clock,
+            source: counter.to_owned(),
+            overhead_ns: 0,
+            frequency_hz,
+            started: Instant::now(),
+            started_ticks: Ticks(0),
+        };
+        this.overhead_ns = measured_overhead(&this);
+        (this.started, this.started_ticks) = this.both_clocks();
+        this
+    }
+
+    fn drift_ppm(&self) -> Option<f64> {
+        let (now, ticks) = self.both_clocks();
+        let elapsed = now.duration_since(self.started);
+        if elapsed < DRIFT_NEEDS {
+            return None;
+        }
+        let counted = self.nanos(self.started_ticks, ticks)? as f64;
+        let true_ns = elapsed.as_nanos() as f64;
+        Some((counted - true_ns) / true_ns * 1e6)
+    }
+
+    /// Both clocks at one moment: the closest of several tries, as an interrupt may fall in between.
+    fn both_clocks(&self) -> (Instant, Ticks) {
+        let attempt = || {
+            let before = self.now();
+            let instant = Instant::now();
+            let after = self.now();
+            let gap = after.0.saturating_sub(before.0);
+            (gap, (instant, Ticks(before.0 + gap / 2)))
+        };
+        let mut best = attempt();
+        for _ in 0..16 {
+            let next = attempt();
+            if next.0 < best.0 {
+                best = next;
+            }
+        }
+        best.1
+    }
+}
+
+impl Clock for TscClock {
+    #[inline]
+    fn now(&self) -> Ticks {
+        Ticks(self.clock.raw())
+    }
+
+    #[inline]
+    fn nanos(&self, from: Ticks, to: Ticks) -> Option<u64> {
+        // quanta answers zero for what does not go forward.
+        Some(self.clock.delta_as_nanos(from.0, to.0)).filter(|&ns| ns > 0)
+    }
+
+    fn overhead_ns(&self) -> u64 {
+        self.overhead_ns
+    }
+
+    fn describe(&self) -> ClockInfo {
+        ClockInfo {
+            kind: ClockKind::Tsc,
+            source: self.source.clone(),
+            overhead_ns: self.overhead_ns,
+            resolution_ns: Some(1e9 / self.frequency_hz.max(1) as f64),
+            frequency_hz: Some(self.frequency_hz),
+            drift_ppm: self.drift_ppm(),
+        }
+    }
+}
+
+/// Names the counter of this machine if it ticks at one rate in every power state, or says why not.
+pub(super) fn steady_counter() -> Result<String, String> {
+    if cfg!(target_arch = "aarch64") {
+        // The architecture fixes the rate of the generic timer, and it never stops.
+        return Ok("cntvct_el0".to_owned());
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return Err("no counter is known for this processor architecture".to_owned());
+    }
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo")
+        .map_err(|error| format!("/proc/cpuinfo cannot be read ({error})"))?;
+    steady_flags(&cpuinfo).map(|()| "rdtsc, constant_tsc and nonstop_tsc".to_owned())
+}
+
+fn steady_flags(cpuinfo: &str) -> Result<(), String> {
+    let mut flags = cpuinfo.lines().filter_map(|line| {
+        let (key, values) = line.split_once(':')?;
+        (key.trim() == "flags").then_some(values)
+    });
+    let Some(first) = flags.next() else {
+        return Err("/proc/cpuinfo names no processor flags".to_owned());
+    };
+    for values in std::iter::once(first).chain(flags) {
+        for needed in ["constant_tsc", "nonstop_tsc", "rdtscp"] {
+            if !values.split_whitespace().any(|flag| flag == needed) {
+                return Err(format!("/proc/cpuinfo has no {needed}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_processor_needs_a_steady_counter() {
+        let good = "processor\t: 0\nflags\t\t: fpu rdtscp constant_tsc nonstop_tsc\n";
+        assert_eq!(steady_flags(good), Ok(()));
+        let second = format!("{good}\nprocessor\t: 1\nflags\t\t: fpu rdtscp constant_tsc\n");
+        assert_eq!(
+            steady_flags(&second),
+            Err("/proc/cpuinfo has no nonstop_tsc".to_owned())
+        );
+        assert!(
+            steady_flags("processor : 0\n")
+                .unwrap_err()
+                .contains("no processor flags")
+        );
+        // `tsc` alone, or a longer word, is not the flag.
+        let longer = "flags : tsc rdtscp constant_tsc nonstop_tsc_s3\n";
+        assert!(steady_flags(longer).unwrap_err().contains("nonstop_tsc"));
+    }
+}
