@@ -4,10 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use bindgen::callbacks::{EnumVariantCustomBehavior, EnumVariantValue, IntKind, ParseCallbacks};
+
+use crate::inventory::Inventory;
 
 /// The public headers, in the order in which they are included. Those that a version lacks are
 /// passed over.
@@ -41,7 +44,7 @@ pub(crate) fn generate(job: &Job<'_>) -> Result<(), String> {
     let shims = job.out_dir.join("shims.c");
     let errno = Errno::read(job.include);
     let hidden = Rc::clone(&errno.hidden);
-    let bindings = bindgen::Builder::default()
+    let builder = bindgen::Builder::default()
         .header(text(&header))
         .clang_arg(format!("-I{}", job.include.display()))
         .allowlist_file(format!("{}/rdma/.*", escape(&text(job.include))))
@@ -53,19 +56,36 @@ pub(crate) fn generate(job: &Job<'_>) -> Result<(), String> {
         .prepend_enum_name(false)
         .derive_default(true)
         .generate_comments(false)
+        .generate_cstr(true)
         // tests/layout.rs asks the C compiler instead, about every field.
         .layout_tests(false)
         .wrap_static_fns(true)
         .wrap_static_fns_path(&shims)
         .parse_callbacks(Box::new(errno))
-        .parse_callbacks(Box::new(bindgen::CargoCallbacks::new()))
-        .generate()
-        .map_err(|error| error.to_string())?;
+        .parse_callbacks(Box::new(bindgen::CargoCallbacks::new()));
+    let bindings = without_panic(|| builder.generate().map_err(|error| error.to_string()))?;
     let mut source = bindings.to_string();
     for (name, value) in hidden.borrow().iter() {
         let _ = writeln!(source, "pub const {name}: ::core::ffi::c_int = {value};");
     }
-    write(&job.out_dir.join("bindings.rs"), &source)
+    write(&job.out_dir.join("bindings.rs"), &source)?;
+    write(
+        &job.out_dir.join("inventory.rs"),
+        &Inventory::of_bindings(&source).to_rust(),
+    )
+}
+
+/// Runs a part of bindgen, which panics where it finds no libclang, and gives its message instead.
+fn without_panic<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+    panic::set_hook(hook);
+    outcome.unwrap_or_else(|payload| {
+        let message = payload.downcast_ref::<String>().cloned();
+        let message = message.or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string()));
+        Err(message.unwrap_or_else(|| "bindgen stopped without a message".to_owned()))
+    })
 }
 
 /// Compiles the shims into the static library that the crate carries.
@@ -82,7 +102,12 @@ pub(crate) fn compile_shims(job: &Job<'_>) -> Result<(), String> {
 
 /// The header file that includes the others: the shims need a file, not text, to include.
 fn write_umbrella(job: &Job<'_>) -> Result<PathBuf, String> {
-    let mut source = String::new();
+    // 2.x's fi_profile.h uses this macro, which went private after 1.x. Its definition follows from
+    // its name: the struct that holds `field`, from the field's address.
+    let mut source = String::from(
+        "#include <stddef.h>\n#ifndef container_of\n#define container_of(ptr, type, field) \\\n    \
+         ((type *)((char *)(ptr) - offsetof(type, field)))\n#endif\n",
+    );
     for header in HEADERS {
         if job.include.join("rdma").join(header).exists() {
             let _ = writeln!(source, "#include <rdma/{header}>");
@@ -121,7 +146,7 @@ fn msrv() -> bindgen::RustTarget {
 #[derive(Debug)]
 struct Errno {
     names: BTreeSet<String>,
-    /// Error codes that C declares as enumerators, which bindgen would make unsigned.
+    /// Error codes and options that C declares as enumerators, which bindgen would make unsigned.
     hidden: Rc<RefCell<Vec<(String, i64)>>>,
 }
 
@@ -161,7 +186,8 @@ impl ParseCallbacks for Errno {
         variant: &str,
         value: EnumVariantValue,
     ) -> Option<EnumVariantCustomBehavior> {
-        if !self.names.contains(variant) {
+        // Options are passed as int, and the EFA provider's are negative.
+        if !(self.names.contains(variant) || variant.starts_with("FI_OPT_")) {
             return None;
         }
         let value = match value {

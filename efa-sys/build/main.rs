@@ -2,6 +2,8 @@
 
 mod discover;
 mod generate;
+mod help;
+mod inventory;
 mod version;
 
 use std::env;
@@ -43,14 +45,14 @@ fn build() -> Result<(), String> {
         pkg_config: &ask_pkg_config,
         installer: PathBuf::from(discover::EFA_INSTALLER_PREFIX),
     };
-    let library = discover::discover(&places).map_err(|misses| format!("{misses:#?}"))?;
+    let library = discover::discover(&places).map_err(|misses| help::no_library(&misses))?;
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("Cargo gave no OUT_DIR")?);
     let job = generate::Job {
         include: &library.include,
         out_dir: &out_dir,
     };
-    generate::generate(&job)?;
-    generate::compile_shims(&job)?;
+    generate::generate(&job).map_err(|error| help::no_bindings(&library, &error))?;
+    generate::compile_shims(&job).map_err(|error| help::no_shims(&library, &error))?;
     tell_cargo(&library);
     Ok(())
 }
