@@ -10,6 +10,9 @@ use crate::version::{OLDEST, Version};
 /// Where the EFA installer puts its libfabric.
 pub(crate) const EFA_INSTALLER_PREFIX: &str = "/opt/amazon/efa";
 
+/// The header that states the version, below an include directory.
+const HEADER: &str = "rdma/fabric.h";
+
 /// Where a prefix may keep its libraries: installers differ per distribution.
 const LIBRARY_DIRS: &[&str] = &[
     "lib",
@@ -24,8 +27,8 @@ const LIBRARY_FILES: &[&str] = &["libfabric.so", "libfabric.a"];
 /// The directories that pkg-config gave for libfabric.
 #[derive(Clone, Debug)]
 pub(crate) struct Directories {
-    pub(crate) libdir: PathBuf,
-    pub(crate) include: PathBuf,
+    pub(crate) libraries: Vec<PathBuf>,
+    pub(crate) includes: Vec<PathBuf>,
 }
 
 /// What discovery starts from.
@@ -105,7 +108,11 @@ fn from_pkg_config(ask: &dyn Fn() -> Result<Directories, String>) -> Result<Libr
         place: place.to_owned(),
         reason: Reason::PkgConfig(text),
     })?;
-    complete(&found.include, &[found.libdir], place)
+    // It may list the directories of what libfabric needs as well.
+    let holds_header = |dir: &&PathBuf| dir.join(HEADER).exists();
+    let include = found.includes.iter().find(holds_header);
+    let include = include.map_or(Path::new("/usr/include"), PathBuf::as_path);
+    complete(include, &found.libraries, place)
 }
 
 /// A library from an include directory and the directories where its library may be.
@@ -114,7 +121,7 @@ fn complete(include: &Path, candidates: &[PathBuf], place: &str) -> Result<Libra
         place: place.to_owned(),
         reason,
     };
-    let header = include.join("rdma/fabric.h");
+    let header = include.join(HEADER);
     let Ok(text) = fs::read_to_string(&header) else {
         return Err(miss(Reason::NoHeader(header)));
     };

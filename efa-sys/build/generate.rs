@@ -182,10 +182,14 @@ impl ParseCallbacks for Errno {
 
     fn enum_variant_behavior(
         &self,
-        _enum_name: Option<&str>,
+        enum_name: Option<&str>,
         variant: &str,
         value: EnumVariantValue,
     ) -> Option<EnumVariantCustomBehavior> {
+        // Bits of a mask that 2.x makes macros of; constants.rs has them as u64 for any version.
+        if enum_name.is_some_and(|name| name.ends_with("fi_mr_mode")) {
+            return Some(EnumVariantCustomBehavior::Hide);
+        }
         // Options are passed as int, and the EFA provider's are negative.
         if !(self.names.contains(variant) || variant.starts_with("FI_OPT_")) {
             return None;

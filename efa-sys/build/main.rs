@@ -86,18 +86,15 @@ fn tell_cargo(library: &Library) {
 }
 
 fn ask_pkg_config() -> Result<Directories, String> {
-    pkg_config::Config::new()
+    let found = pkg_config::Config::new()
         .cargo_metadata(false)
         .env_metadata(true)
+        .print_system_libs(true)
+        .print_system_cflags(true)
         .probe("libfabric")
         .map_err(|error| error.to_string())?;
-    let variable = |name| {
-        pkg_config::get_variable("libfabric", name)
-            .map(PathBuf::from)
-            .map_err(|error| error.to_string())
-    };
     Ok(Directories {
-        libdir: variable("libdir")?,
-        include: variable("includedir")?,
+        libraries: found.link_paths,
+        includes: found.include_paths,
     })
 }

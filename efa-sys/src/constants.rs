@@ -9,9 +9,6 @@ pub const FI_ADDR_NOTAVAIL: u64 = u64::MAX;
 /// The key of a memory region that has none yet: `(uint64_t) -1`.
 pub const FI_KEY_NOTAVAIL: u64 = u64::MAX;
 
-/// The count of contexts that stands for a shared one: `SIZE_MAX`.
-pub const FI_SHARED_CONTEXT: usize = usize::MAX;
-
 /// No registration mode given. An enumerator in 1.x and a macro in 2.x; a bit mask here, like the
 /// other `FI_MR_*` bits.
 pub const FI_MR_UNSPEC: u64 = 0;
