@@ -1,0 +1,114 @@
+//! The domain: a NIC or interface, memory registration, and the endpoints made on it.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::endpoint::{Endpoint, EndpointConfig};
+use crate::error::{Error, Result};
+use crate::fabric::Fabric;
+use crate::info::Info;
+use crate::mem::{BufPool, PoolSpec};
+
+/// An opened domain (`fi_domain(3)`); clones share it, and pools and endpoints keep it open.
+#[derive(Clone)]
+pub struct Domain(pub(crate) Arc<DomainInner>);
+
+pub(crate) struct DomainInner {
+    fid: NonNull<efa_sys::fid_domain>,
+    /// Serialises control calls: FI_THREAD_COMPLETION leaves calls on the domain itself to the application.
+    control: Mutex<()>,
+    next_key: AtomicU64,
+    provider_keys: bool,
+    label: String,
+    // After `fid`, so that the fabric outlives the domain: Drop closes the domain first.
+    _fabric: Fabric,
+}
+
+// SAFETY: fi_domain(3): under FI_THREAD_COMPLETION calls on different endpoints may run in parallel; calls on
+// the domain (registration, opening, closing) are made while `control` is held.
+unsafe impl Send for DomainInner {}
+// SAFETY: as above.
+unsafe impl Sync for DomainInner {}
+
+impl Domain {
+    /// Opens the domain of an offer on an opened fabric.
+    ///
+    /// # Errors
+    ///
+    /// The code of `fi_domain`.
+    pub fn open(fabric: &Fabric, info: &Info) -> Result<Domain> {
+        let label = format!("{} {}", info.provider(), info.domain());
+        let mut fid = std::ptr::null_mut();
+        // SAFETY: the fabric is open, the info whole, `fid` a valid out-pointer, no context.
+        let ret = unsafe { efa_sys::fi_domain(fabric.as_ptr(), info.as_ptr(), &mut fid, std::ptr::null_mut()) };
+        let fid = match NonNull::new(fid) {
+            Some(fid) if ret == 0 => fid,
+            _ => return Err(Error::call("fi_domain", label, ret.into())),
+        };
+        Ok(Domain(Arc::new(DomainInner {
+            fid,
+            control: Mutex::new(()),
+            next_key: AtomicU64::new(1),
+            provider_keys: info.mr_mode() & efa_sys::FI_MR_PROV_KEY as u64 != 0,
+            label,
+            _fabric: fabric.clone(),
+        })))
+    }
+
+    /// Maps and registers a pool of message buffers: one mapping, one registration, many slots.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a size that cannot be, [`Error::Memory`] when the system has none, otherwise
+    /// the code of `fi_mr_reg`, with the limit on locked memory named when that is the likely cause.
+    pub fn buffers(&self, spec: &PoolSpec) -> Result<BufPool> {
+        BufPool::new(self, spec)
+    }
+
+    /// Opens an endpoint with its own completion queue and address vector.
+    ///
+    /// # Errors
+    ///
+    /// The failed call (`fi_cq_open`, `fi_av_open`, `fi_endpoint`, `fi_ep_bind`, `fi_enable`) and its code.
+    pub fn endpoint(&self, info: &Info, config: &EndpointConfig) -> Result<Endpoint> {
+        Endpoint::open(self, info, config)
+    }
+}
+
+impl DomainInner {
+    pub(crate) fn as_ptr(&self) -> *mut efa_sys::fid_domain {
+        self.fid.as_ptr()
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The lock for control calls; a panic elsewhere while holding it leaves nothing half-done to protect.
+    pub(crate) fn control(&self) -> MutexGuard<'_, ()> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A key for a new registration: ours, or 0 where the provider chooses.
+    pub(crate) fn key(&self) -> u64 {
+        if self.provider_keys { 0 } else { self.next_key.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for DomainInner {
+    fn drop(&mut self) {
+        // SAFETY: opened by fi_domain; every pool and endpoint holds this Arc, so all children are closed.
+        let ret = unsafe { efa_sys::fi_close(self.fid.as_ptr().cast()) };
+        if ret != 0 {
+            log::warn!("fi_close(domain {}) returned {ret}", self.label);
+        }
+    }
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Domain({})", self.0.label)
+    }
+}

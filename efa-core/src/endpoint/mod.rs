@@ -1,0 +1,357 @@
+//! Reliable datagram endpoints, their peers, operations and completions.
+
+mod address;
+mod batch;
+mod completion;
+mod config;
+mod handles;
+mod message;
+mod slots;
+mod tagged;
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+pub use address::Address;
+pub use batch::Batch;
+pub use completion::{Completion, OpKind};
+pub use config::EndpointConfig;
+
+use crate::domain::{Domain, DomainInner};
+use crate::error::{Errno, Error, OpError, OpErrorDetail, Result};
+use crate::info::Info;
+use crate::mem::Payload;
+use handles::{Av, Cq, Ep};
+use slots::SlotTable;
+
+/// The caller's name for an operation; it comes back in the completion. Unique only if the caller makes it so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+/// A peer that an endpoint has been introduced to with [`Endpoint::insert`].
+///
+/// It is good for that endpoint only; another one refuses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer {
+    address: u64,
+    owner: NonZeroU32,
+}
+
+/// Why an operation was not posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostErrorKind {
+    /// A queue is full: poll, then try again. Either the provider said `FI_EAGAIN`, or as many operations are
+    /// in flight as the completion queue has room for.
+    WouldBlock,
+    /// The provider or this crate refused it; trying again will not help.
+    Fabric(Errno),
+}
+
+impl fmt::Display for PostErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PostErrorKind::WouldBlock => f.write_str("the queue is full for now"),
+            PostErrorKind::Fabric(errno) => write!(f, "refused: {errno}"),
+        }
+    }
+}
+
+/// An operation that was not posted, with the buffer that it would have owned.
+#[must_use = "it holds the buffer"]
+pub struct Rejected<B> {
+    /// The buffer, as it was.
+    pub buf: B,
+    /// Why.
+    pub kind: PostErrorKind,
+}
+
+impl<B> fmt::Debug for Rejected<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rejected({:?})", self.kind)
+    }
+}
+
+impl<B> fmt::Display for Rejected<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+impl<B> std::error::Error for Rejected<B> {}
+
+/// An endpoint with a completion queue and an address vector of its own.
+///
+/// Every operation moves its buffer in, and its completion moves it out again. All data-path methods take
+/// `&mut self`: that is the serialisation which `FI_THREAD_COMPLETION` demands, proved by the compiler. An
+/// endpoint may move to another thread; it cannot be used from two at once:
+///
+/// ```compile_fail,E0277
+/// fn shared_between_threads<T: Sync>() {}
+/// shared_between_threads::<efa_core::Endpoint>();
+/// ```
+///
+/// Forgetting an endpoint leaks its memory, buffers in flight included, and is safe. Dropping it closes
+/// the libfabric endpoint first and only then gives the buffers back.
+pub struct Endpoint {
+    // Drop order is field order after `Drop::drop` has closed `ep`: queue, peers, buffers in flight, domain.
+    ep: Ep,
+    cq: Cq,
+    av: Av,
+    ops: SlotTable<Payload>,
+    id: NonZeroU32,
+    tagged: bool,
+    directed: bool,
+    source: bool,
+    inject_bytes: usize,
+    max_message_bytes: usize,
+    domain: Arc<DomainInner>,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+/// Identifies endpoints in [`Peer`]s; wraps after four billion endpoints in one process.
+static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+
+fn next_id() -> NonZeroU32 {
+    loop {
+        if let Some(id) = NonZeroU32::new(NEXT_ID.fetch_add(1, Ordering::Relaxed)) {
+            return id;
+        }
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn open(domain: &Domain, info: &Info, config: &EndpointConfig) -> Result<Endpoint> {
+        let info = config.tailor(info)?;
+        let inner = domain.0.clone();
+        let depth = config.depth(&info);
+        let av = Av::open(&inner, &info, config.peers)?;
+        let cq = Cq::open(&inner, depth)?;
+        let ep = Ep::open(&inner, &info, &av, &cq)?;
+        Ok(Endpoint {
+            tagged: ep.has_tagged() && info.caps().contains(crate::Caps::TAGGED),
+            directed: config.directed_receive,
+            source: config.source,
+            inject_bytes: info.inject_bytes(),
+            max_message_bytes: info.max_message_bytes(),
+            ep,
+            cq,
+            av,
+            ops: SlotTable::new(depth),
+            id: next_id(),
+            domain: inner,
+            not_sync: PhantomData,
+        })
+    }
+
+    /// The address by which peers reach this endpoint.
+    ///
+    /// # Errors
+    ///
+    /// The code of `fi_getname`.
+    pub fn address(&self) -> Result<Address> {
+        self.ep.address()
+    }
+
+    /// Introduces a peer by the address that its own [`address`](Endpoint::address) returned.
+    ///
+    /// # Errors
+    ///
+    /// The code of `fi_av_insert`; [`Error::Invalid`] for an address that is empty or too long.
+    pub fn insert(&mut self, address: &Address) -> Result<Peer> {
+        let _guard = self.domain.control();
+        Ok(Peer { address: self.av.insert(address)?, owner: self.id })
+    }
+
+    /// Operations in flight: posted, completion not yet polled.
+    pub fn in_flight(&self) -> usize {
+        self.ops.filled()
+    }
+
+    /// The most operations that can be in flight, which is the depth of the completion queue.
+    pub fn depth(&self) -> usize {
+        self.ops.capacity()
+    }
+
+    /// The longest message, in bytes, that [`inject`](Endpoint::inject) takes.
+    pub fn inject_bytes(&self) -> usize {
+        self.inject_bytes
+    }
+
+    /// The longest message in bytes.
+    pub fn max_message_bytes(&self) -> usize {
+        self.max_message_bytes
+    }
+
+    /// The provider's address of a peer, if it is this endpoint's peer.
+    #[inline]
+    fn resolve(&self, peer: Peer) -> Result<u64, PostErrorKind> {
+        if peer.owner == self.id { Ok(peer.address) } else { Err(foreign_peer()) }
+    }
+
+    /// The address to receive from: anybody, or one peer where directed receives are on.
+    #[inline]
+    fn resolve_source(&self, from: Option<Peer>) -> Result<u64, PostErrorKind> {
+        match from {
+            None => Ok(efa_sys::FI_ADDR_UNSPEC),
+            Some(_) if !self.directed => Err(unsupported()),
+            Some(peer) => self.resolve(peer),
+        }
+    }
+
+    /// Drives progress and moves finished operations into `out`, at most a batch of them; returns how many.
+    ///
+    /// Completions that `out` still held are dropped. An operation that failed is a [`Completion`] whose
+    /// status is an error; nothing to report gives 0.
+    ///
+    /// # Errors
+    ///
+    /// The queue itself failed: [`Error::Unattributed`] for an error outside of any operation (a failed
+    /// inject), [`Error::Spurious`] when the provider breaks its contract, otherwise the code of `fi_cq_read`.
+    /// Completions read together with it are in `out`.
+    #[inline]
+    pub fn poll(&mut self, out: &mut Batch) -> Result<usize> {
+        out.clear();
+        let ret = if self.source { self.cq.read_from(out) } else { self.cq.read(out) };
+        if ret == -(efa_sys::FI_EAGAIN as isize) {
+            return Ok(0);
+        }
+        if ret < 0 {
+            return self.poll_error(ret, out);
+        }
+        for index in 0..ret as usize {
+            let entry = out.entry(index);
+            let Some((payload, token)) = self.ops.take(entry.op_context) else {
+                return Err(spurious(entry.op_context as usize, entry.flags));
+            };
+            let from = if self.source { self.source_peer(out.source(index)) } else { None };
+            out.push(Completion::finished(&entry, payload, token, from));
+        }
+        Ok(ret as usize)
+    }
+
+    fn source_peer(&self, address: u64) -> Option<Peer> {
+        (address != efa_sys::FI_ADDR_NOTAVAIL).then_some(Peer { address, owner: self.id })
+    }
+
+    /// The slow half of `poll`: reads the error entry behind `FI_EAVAIL`.
+    #[cold]
+    fn poll_error(&mut self, ret: isize, out: &mut Batch) -> Result<usize> {
+        if ret != -(efa_sys::FI_EAVAIL as isize) {
+            return Err(Error::call("fi_cq_read", self.domain.label(), ret as i64));
+        }
+        let Some((entry, prov_text)) = self.cq.read_error()? else { return Ok(0) };
+        let error = OpError::new(OpErrorDetail {
+            errno: Errno::new(entry.err),
+            prov_errno: entry.prov_errno,
+            prov_text,
+            overflow: entry.olen,
+        });
+        match self.ops.take(entry.op_context) {
+            Some((payload, token)) => {
+                out.push(Completion::failed(&entry, payload, token, error));
+                Ok(1)
+            }
+            None => Err(Error::Unattributed(error)),
+        }
+    }
+
+    /// Asks the provider to cancel the operation in flight with this token; its completion still arrives,
+    /// either cancelled (`FI_ECANCELED`) or as if nothing had been asked. Returns whether there was one.
+    ///
+    /// Providers cancel receives; most let sends run.
+    ///
+    /// # Errors
+    ///
+    /// The code of `fi_cancel`; an operation that has just finished is no error.
+    pub fn cancel(&mut self, token: Token) -> Result<bool> {
+        match self.ops.find(token) {
+            Some(context) => self.ep.cancel(context).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Cancels receives, waits up to `drain` for everything in flight, closes, and returns the payloads.
+    ///
+    /// A send that has completed here may still be on its way: agree with the peer before closing.
+    ///
+    /// # Errors
+    ///
+    /// The code of `fi_close`; buffers still in flight are then leaked, because the provider may reach them.
+    pub fn close(mut self, drain: Duration) -> Result<Vec<Payload>> {
+        let mut payloads = Vec::new();
+        let contexts: Vec<_> = self.ops.contexts().collect();
+        for context in contexts {
+            // A provider without cancel keeps the operation, and the wait below ends at its deadline.
+            let _ = self.ep.cancel(context);
+        }
+        let deadline = Instant::now() + drain;
+        let mut batch = Batch::new();
+        while self.ops.filled() > 0 {
+            match self.poll(&mut batch) {
+                Ok(_) | Err(Error::Unattributed(_)) => payloads.extend(batch.by_ref().map(|c| c.buf)),
+                Err(_) => break,
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        self.close_endpoint()?;
+        payloads.append(&mut self.ops.drain());
+        Ok(payloads)
+    }
+
+    /// Closes the libfabric endpoint; when that fails, the slots may still be written and are leaked.
+    fn close_endpoint(&mut self) -> Result<()> {
+        let _guard = self.domain.control();
+        let closed = self.ep.close();
+        if closed.is_err() {
+            self.ops.leak();
+        }
+        closed
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if let Err(error) = self.close_endpoint() {
+            log::warn!("{error}: buffers in flight are leaked");
+        }
+        // The queue and the address vector close under the control lock as well, in their own Drop.
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({}, {} of {} in flight)", self.domain.label(), self.ops.filled(), self.ops.capacity())
+    }
+}
+
+#[cold]
+fn foreign_peer() -> PostErrorKind {
+    PostErrorKind::Fabric(Errno::INVAL)
+}
+
+#[cold]
+fn unsupported() -> PostErrorKind {
+    PostErrorKind::Fabric(Errno::OPNOTSUPP)
+}
+
+#[cold]
+fn spurious(context: usize, flags: u64) -> Error {
+    Error::Spurious { context, flags }
+}
+
+/// The kind of a failed post.
+#[cold]
+fn refused(ret: isize) -> PostErrorKind {
+    if ret == -(efa_sys::FI_EAGAIN as isize) {
+        PostErrorKind::WouldBlock
+    } else {
+        PostErrorKind::Fabric(Errno::of_return(ret as i64))
+    }
+}
