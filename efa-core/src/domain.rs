@@ -51,7 +51,7 @@ impl Domain {
             fid,
             control: Mutex::new(()),
             next_key: AtomicU64::new(1),
-            provider_keys: info.mr_mode() & efa_sys::FI_MR_PROV_KEY as u64 != 0,
+            provider_keys: info.mr_mode() & efa_sys::FI_MR_PROV_KEY != 0,
             label,
             _fabric: fabric.clone(),
         })))

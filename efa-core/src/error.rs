@@ -17,23 +17,23 @@ pub struct Errno(i32);
 
 impl Errno {
     /// The queue is full or empty for now; try again after polling.
-    pub const AGAIN: Errno = Errno(efa_sys::FI_EAGAIN as i32);
+    pub const AGAIN: Errno = Errno(efa_sys::FI_EAGAIN);
     /// No provider, or no data, matches what was asked for.
-    pub const NODATA: Errno = Errno(efa_sys::FI_ENODATA as i32);
+    pub const NODATA: Errno = Errno(efa_sys::FI_ENODATA);
     /// Memory, or the limit on locked memory, is exhausted.
-    pub const NOMEM: Errno = Errno(efa_sys::FI_ENOMEM as i32);
+    pub const NOMEM: Errno = Errno(efa_sys::FI_ENOMEM);
     /// The operation was cancelled.
-    pub const CANCELED: Errno = Errno(efa_sys::FI_ECANCELED as i32);
+    pub const CANCELED: Errno = Errno(efa_sys::FI_ECANCELED);
     /// The message is longer than the provider, or the receiver's buffer, takes.
-    pub const MSGSIZE: Errno = Errno(efa_sys::FI_EMSGSIZE as i32);
+    pub const MSGSIZE: Errno = Errno(efa_sys::FI_EMSGSIZE);
     /// The message was longer than the buffer it was received into.
-    pub const TRUNC: Errno = Errno(efa_sys::FI_ETRUNC as i32);
+    pub const TRUNC: Errno = Errno(efa_sys::FI_ETRUNC);
     /// The provider does not offer the operation.
-    pub const OPNOTSUPP: Errno = Errno(efa_sys::FI_EOPNOTSUPP as i32);
+    pub const OPNOTSUPP: Errno = Errno(efa_sys::FI_EOPNOTSUPP);
     /// There is no such operation.
-    pub const NOENT: Errno = Errno(efa_sys::FI_ENOENT as i32);
+    pub const NOENT: Errno = Errno(efa_sys::FI_ENOENT);
     /// An argument does not fit the object it was given to.
-    pub const INVAL: Errno = Errno(efa_sys::FI_EINVAL as i32);
+    pub const INVAL: Errno = Errno(efa_sys::FI_EINVAL);
 
     /// The error of a positive code, as a completion queue reports it.
     pub const fn new(code: i32) -> Errno {

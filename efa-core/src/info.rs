@@ -74,7 +74,7 @@ fn query(node: *const c_char, flags: u64, hints: *const efa_sys::fi_info, what: 
     // SAFETY: `node` is null or NUL-terminated, `hints` is null or a whole fi_info, both alive during the
     // call; `list` is a valid out-pointer.
     let ret = unsafe { efa_sys::fi_getinfo(version::requested(), node, std::ptr::null(), flags, hints, &mut list) };
-    if ret == -(efa_sys::FI_ENODATA as i32) {
+    if ret == -(efa_sys::FI_ENODATA) {
         return Err(Error::NoMatch { hints: what });
     }
     if ret != 0 {
@@ -232,7 +232,7 @@ impl Info {
     /// Whether endpoints of this offer are reliable datagrams.
     pub fn is_rdm(&self) -> bool {
         // SAFETY: see `attribute!`.
-        unsafe { self.raw().ep_attr.as_ref() }.is_some_and(|ep| ep.type_ as u64 == efa_sys::FI_EP_RDM as u64)
+        unsafe { self.raw().ep_attr.as_ref() }.is_some_and(|ep| ep.type_ == efa_sys::FI_EP_RDM)
     }
 
     attribute!(
@@ -278,7 +278,7 @@ impl Info {
         let link = unsafe { nic.link_attr.as_ref() };
         // SAFETY: as above.
         let bus = unsafe { nic.bus_attr.as_ref() };
-        let pci = bus.filter(|b| b.bus_type as u64 == efa_sys::FI_BUS_PCI as u64).map(|b| {
+        let pci = bus.filter(|b| b.bus_type == efa_sys::FI_BUS_PCI).map(|b| {
             // SAFETY: the union holds a PCI address when bus_type says so.
             let pci = unsafe { b.attr.pci };
             format!("{:04x}:{:02x}:{:02x}.{:x}", pci.domain_id, pci.bus_id, pci.device_id, pci.function_id)

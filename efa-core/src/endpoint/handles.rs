@@ -61,7 +61,7 @@ impl Av {
         // in, one handle out; no flags and no context, so the call is synchronous.
         let ret = unsafe { efa_sys::fi_av_insert(self.fid.as_ptr(), start, 1, &mut peer, 0, std::ptr::null_mut()) };
         if ret != 1 || peer == efa_sys::FI_ADDR_NOTAVAIL {
-            let ret = if ret < 0 { ret } else { -(efa_sys::FI_EADDRNOTAVAIL as i32) };
+            let ret = if ret < 0 { ret } else { -(efa_sys::FI_EADDRNOTAVAIL) };
             return Err(Error::call("fi_av_insert", format!("{} address {address}", self.domain.label()), ret.into()));
         }
         Ok(peer)
