@@ -12,17 +12,7 @@ use crate::args::{Inject, Mode, PingPongArgs, Wait, Warmup, nanoseconds};
 use crate::units;
 
 /// Message sizes of a run for which none were asked.
-const DEFAULT_SIZES: [u64; 9] = [
-    8,
-    64,
-    256,
-    1 << 10,
-    4 << 10,
-    16 << 10,
-    64 << 10,
-    256 << 10,
-    1 << 20,
-];
+const DEFAULT_SIZES: [u64; 9] = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 const DEFAULT_WARMUP: Warmup = Warmup::Iterations(100);
 const DEFAULT_SEED: u64 = 1;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -91,12 +81,7 @@ pub enum Iterations {
 
 impl Default for Iterations {
     fn default() -> Self {
-        Iterations::Adaptive {
-            min: 100,
-            max: 100_000,
-            relative_ci: 0.01,
-            max_time: Duration::from_secs(2),
-        }
+        Iterations::Adaptive { min: 100, max: 100_000, relative_ci: 0.01, max_time: Duration::from_secs(2) }
     }
 }
 
@@ -168,12 +153,7 @@ impl Plan {
         match self.iterations {
             Iterations::Fixed(0) => return invalid("iterations", "are 0"),
             Iterations::Fixed(_) => {}
-            Iterations::Adaptive {
-                min,
-                max,
-                relative_ci,
-                max_time,
-            } => {
+            Iterations::Adaptive { min, max, relative_ci, max_time } => {
                 let sound = min > 0 && min <= max && relative_ci > 0.0 && relative_ci.is_finite();
                 if !sound || max_time.is_zero() {
                     return invalid("iterations", "have bounds that contradict each other");
@@ -217,12 +197,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError::Memory`] with the footprint.
-    pub fn check_memory(
-        &self,
-        buffers_per_side: u64,
-        sides: u64,
-        available_bytes: u64,
-    ) -> Result<(), PlanError> {
+    pub fn check_memory(&self, buffers_per_side: u64, sides: u64, available_bytes: u64) -> Result<(), PlanError> {
         let buffers = buffers_per_side.saturating_mul(sides);
         let needed = self.buffers_bytes(buffers);
         if needed <= available_bytes {
@@ -243,67 +218,26 @@ impl Plan {
         let mut found = Vec::new();
         let mut compare = |what: &str, client: String, server: Option<String>| {
             if let Some(server) = server.filter(|s| *s != client) {
-                found.push(Difference {
-                    what: what.into(),
-                    client,
-                    server,
-                });
+                found.push(Difference { what: what.into(), client, server });
             }
         };
-        compare(
-            "mode",
-            mode(self.op).into(),
-            server.op.map(|m| mode(m).into()),
-        );
-        compare(
-            "size",
-            plain_sizes(&self.sizes),
-            server.sizes.as_deref().map(plain_sizes),
-        );
-        compare(
-            "iterations",
-            self.length_text(),
-            server.iterations.map(|n| n.to_string()),
-        );
-        compare(
-            "duration",
-            self.length_text(),
-            server.duration.map(|d| format!("{d:?}")),
-        );
+        compare("mode", mode(self.op).into(), server.op.map(|m| mode(m).into()));
+        compare("size", plain_sizes(&self.sizes), server.sizes.as_deref().map(plain_sizes));
+        compare("iterations", self.length_text(), server.iterations.map(|n| n.to_string()));
+        compare("duration", self.length_text(), server.duration.map(|d| format!("{d:?}")));
         compare("warmup", warmup(self.warmup), server.warmup.map(warmup));
-        compare(
-            "verification",
-            on_off(self.verify).into(),
-            server.verify.map(|v| on_off(v).into()),
-        );
-        compare(
-            "seed",
-            self.seed.to_string(),
-            server.seed.map(|s| s.to_string()),
-        );
-        compare(
-            "wait",
-            wait(self.wait).into(),
-            server.wait.map(|w| wait(w).into()),
-        );
-        compare(
-            "inject",
-            inject(self.inject).into(),
-            server.inject.map(|i| inject(i).into()),
-        );
-        for (what, client, server) in [
-            ("provider", &self.provider, &server.provider),
-            ("fabric", &self.fabric, &server.fabric),
-        ] {
+        compare("verification", on_off(self.verify).into(), server.verify.map(|v| on_off(v).into()));
+        compare("seed", self.seed.to_string(), server.seed.map(|s| s.to_string()));
+        compare("wait", wait(self.wait).into(), server.wait.map(|w| wait(w).into()));
+        compare("inject", inject(self.inject).into(), server.inject.map(|i| inject(i).into()));
+        for (what, client, server) in
+            [("provider", &self.provider, &server.provider), ("fabric", &self.fabric, &server.fabric)]
+        {
             // libfabric compares these names without regard to case.
-            if let (Some(client), Some(server)) = (client, server) {
-                if !client.eq_ignore_ascii_case(server) {
-                    found.push(Difference {
-                        what: what.into(),
-                        client: client.clone(),
-                        server: server.clone(),
-                    });
-                }
+            if let (Some(client), Some(server)) = (client, server)
+                && !client.eq_ignore_ascii_case(server)
+            {
+                found.push(Difference { what: what.into(), client: client.clone(), server: server.clone() });
             }
         }
         found
@@ -314,14 +248,7 @@ impl Plan {
         let any = |name: &Option<String>| name.clone().unwrap_or_else(|| "any".into());
         let mut lines = vec![
             format!("operation: ping-pong, {} messages", mode(self.op)),
-            format!(
-                "sizes: {}",
-                self.sizes
-                    .iter()
-                    .map(|s| units::format_size(*s))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ),
+            format!("sizes: {}", self.sizes.iter().map(|s| units::format_size(*s)).collect::<Vec<_>>().join(", ")),
             format!("iterations of each size: {}", self.length_text()),
             format!("warm-up before each size: {}", warmup(self.warmup)),
             format!("verification: {}", on_off(self.verify)),
@@ -329,12 +256,7 @@ impl Plan {
             format!("waiting: {}", wait(self.wait)),
             format!("inject: {}", inject(self.inject)),
             format!("time-out: {:?}", self.timeout),
-            format!(
-                "provider: {}, fabric: {}, domain: {}",
-                any(&self.provider),
-                any(&self.fabric),
-                any(&self.domain)
-            ),
+            format!("provider: {}, fabric: {}, domain: {}", any(&self.provider), any(&self.fabric), any(&self.domain)),
         ];
         if !self.percentiles.is_empty() {
             let list: Vec<_> = self.percentiles.iter().map(f64::to_string).collect();
@@ -348,15 +270,7 @@ impl Plan {
         match (self.duration, self.iterations) {
             (Some(duration), _) => format!("{duration:?}"),
             (None, Iterations::Fixed(n)) => n.to_string(),
-            (
-                None,
-                Iterations::Adaptive {
-                    min,
-                    max,
-                    relative_ci,
-                    max_time,
-                },
-            ) => format!(
+            (None, Iterations::Adaptive { min, max, relative_ci, max_time }) => format!(
                 "{min} to {max}, until the median is certain to {} %, at most {max_time:?}",
                 relative_ci * 100.0
             ),
@@ -423,11 +337,7 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference {
-            what,
-            client,
-            server,
-        } = self;
+        let Difference { what, client, server } = self;
         write!(f, "{what}: client {client}, server {server}")
     }
 }
@@ -506,21 +416,14 @@ mod tests {
     fn a_server_without_options_adopts_any_plan() {
         let server = Constraints::from_args(&args("--port 0 --pin 0 --timeout 3s -d lo"));
         assert_eq!(server, Constraints::default());
-        assert!(
-            plan("nodeb -S 64 -c -m tagged")
-                .differences(&server)
-                .is_empty()
-        );
+        assert!(plan("nodeb -S 64 -c -m tagged").differences(&server).is_empty());
     }
 
     #[test]
     fn differences_name_both_sides() {
         let server = Constraints::from_args(&args("-S 1024 -I 5 -c -p shm -m tagged"));
-        let lines: Vec<_> = plan("nodeb -S 64 -I 10 -p tcp;ofi_rxm")
-            .differences(&server)
-            .iter()
-            .map(Difference::to_string)
-            .collect();
+        let lines: Vec<_> =
+            plan("nodeb -S 64 -I 10 -p tcp;ofi_rxm").differences(&server).iter().map(Difference::to_string).collect();
         assert_eq!(
             lines,
             [
@@ -548,12 +451,8 @@ mod tests {
             |p| p.percentiles = vec![f64::NAN],
             |p| p.provider = Some("x".repeat(MAX_NAME + 1)),
             |p| {
-                p.iterations = Iterations::Adaptive {
-                    min: 2,
-                    max: 1,
-                    relative_ci: 0.01,
-                    max_time: Duration::from_secs(1),
-                }
+                p.iterations =
+                    Iterations::Adaptive { min: 2, max: 1, relative_ci: 0.01, max_time: Duration::from_secs(1) }
             },
         ];
         for breaks in broken {

@@ -21,10 +21,7 @@ use clap::{ColorChoice, Command, CommandFactory, FromArgMatches, Parser, Subcomm
 pub use clap_complete::Shell;
 pub use extras::{Binary, completions, man_pages};
 pub use pingpong::{DEFAULT_PORT, PingPongArgs, Role};
-pub use values::{
-    ClockKind, Color, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup,
-    nanoseconds,
-};
+pub use values::{ClockKind, Color, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup, nanoseconds};
 
 const PINGPONG_AFTER_HELP: &str = "\
 A report flag takes its file as --json=FILE, or as --json FILE where FILE has a '/' in it or ends in
@@ -175,15 +172,13 @@ where
 {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     *command = command.clone().color(color_of(&args));
-    let args = report_flags::attach_files(args)
-        .map_err(|text| command.error(ErrorKind::ArgumentConflict, text))?;
+    let args = report_flags::attach_files(args).map_err(|text| command.error(ErrorKind::ArgumentConflict, text))?;
     let mut matches = command.try_get_matches_from_mut(args)?;
     T::from_arg_matches_mut(&mut matches).map_err(|e| e.format(command))
 }
 
 fn checked(args: &PingPongArgs, command: &mut Command) -> Result<(), clap::Error> {
-    args.check()
-        .map_err(|text| command.error(ErrorKind::ArgumentConflict, text))
+    args.check().map_err(|text| command.error(ErrorKind::ArgumentConflict, text))
 }
 
 /// Reads --color ahead of clap, because it also decides how clap prints its own errors and help.

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{
-    self, ClockKind, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup,
-};
+use super::values::{self, ClockKind, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup};
 
 /// The control port where none is given: the one that fi_pingpong uses, so that firewall rules made
 /// for it keep working.
@@ -105,24 +103,12 @@ pub struct PingPongArgs {
 
     /// How to wait for completions: spin, or yield the core, which auto does where both sides share
     /// one [default: auto]
-    #[arg(
-        long,
-        value_enum,
-        hide_possible_values = true,
-        value_name = "auto|spin|yield",
-        help_heading = "Measurement"
-    )]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "auto|spin|yield", help_heading = "Measurement")]
     pub wait: Option<Wait>,
 
     /// Send small messages by inject: auto does so up to the provider's limit, on refuses larger
     /// sizes [default: auto]
-    #[arg(
-        long,
-        value_enum,
-        hide_possible_values = true,
-        value_name = "auto|on|off",
-        help_heading = "Measurement"
-    )]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "auto|on|off", help_heading = "Measurement")]
     pub inject: Option<Inject>,
 
     /// Clock: the time-stamp counter or the monotonic clock [default: auto]
@@ -246,10 +232,7 @@ impl PingPongArgs {
 
     /// The formats whose bytes go to standard output, by flag; at most one after a check.
     fn on_stdout(&self) -> Vec<&'static str> {
-        self.outputs()
-            .filter(|(_, o)| **o == Output::Stdout)
-            .map(|(flag, _)| flag)
-            .collect()
+        self.outputs().filter(|(_, o)| **o == Output::Stdout).map(|(flag, _)| flag).collect()
     }
 
     /// Whether a report goes to standard output, so that the table must not.
@@ -258,13 +241,9 @@ impl PingPongArgs {
     }
 
     fn outputs(&self) -> impl Iterator<Item = (&'static str, &Output)> {
-        [
-            ("--json", &self.json),
-            ("--csv", &self.csv),
-            ("--markdown", &self.markdown),
-        ]
-        .into_iter()
-        .filter_map(|(flag, output)| output.as_ref().map(|o| (flag, o)))
+        [("--json", &self.json), ("--csv", &self.csv), ("--markdown", &self.markdown)]
+            .into_iter()
+            .filter_map(|(flag, output)| output.as_ref().map(|o| (flag, o)))
     }
 
     /// Checks what no single flag can see, and says what is wrong and what to write instead.
@@ -277,32 +256,26 @@ impl PingPongArgs {
         }
         let outputs: Vec<_> = self.outputs().collect();
         for (i, (first, output)) in outputs.iter().enumerate() {
-            if let Some((second, Output::File(path))) =
-                outputs[i + 1..].iter().find(|(_, o)| o == output)
-            {
-                return Err(format!(
-                    "{first} and {second} would both write to '{}'; name two files",
-                    path.display()
-                ));
+            if let Some((second, Output::File(path))) = outputs[i + 1..].iter().find(|(_, o)| o == output) {
+                return Err(format!("{first} and {second} would both write to '{}'; name two files", path.display()));
             }
         }
         self.check_ports()?;
-        if let Some(Cores(cores)) = &self.pin {
-            if cores.len() > 1 && !self.loopback {
-                return Err(
-                    "--pin with two cores is for --loopback; each side of a two-host run \
+        if let Some(Cores(cores)) = &self.pin
+            && cores.len() > 1
+            && !self.loopback
+        {
+            return Err("--pin with two cores is for --loopback; each side of a two-host run \
                      takes its own core, as in `--pin 2`"
-                        .into(),
-                );
-            }
+                .into());
         }
-        if let (true, Some(address)) = (self.ipv6, self.source_address) {
-            if address.is_ipv4() {
-                return Err(format!(
-                    "-6 asks for IPv6 only and --source-address {address} is an IPv4 address; \
+        if let (true, Some(address)) = (self.ipv6, self.source_address)
+            && address.is_ipv4()
+        {
+            return Err(format!(
+                "-6 asks for IPv6 only and --source-address {address} is an IPv4 address; \
                      leave one of them out"
-                ));
-            }
+            ));
         }
         Ok(())
     }

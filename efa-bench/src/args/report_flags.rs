@@ -9,11 +9,8 @@
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 
-const FLAGS: [(&str, &[&str]); 3] = [
-    ("--json", &[".json"]),
-    ("--csv", &[".csv"]),
-    ("--markdown", &[".md", ".markdown"]),
-];
+const FLAGS: [(&str, &[&str]); 3] =
+    [("--json", &[".json"]), ("--csv", &[".csv"]), ("--markdown", &[".md", ".markdown"])];
 
 /// Rewrites `--json FILE` to `--json=FILE` where FILE can only be a file.
 ///
@@ -81,28 +78,16 @@ mod tests {
     use super::*;
 
     fn attach(args: &[&str]) -> Result<Vec<String>, String> {
-        attach_files(args.iter().map(OsString::from).collect()).map(|out| {
-            out.into_iter()
-                .map(|w| w.to_string_lossy().into_owned())
-                .collect()
-        })
+        attach_files(args.iter().map(OsString::from).collect())
+            .map(|out| out.into_iter().map(|w| w.to_string_lossy().into_owned()).collect())
     }
 
     #[test]
     fn a_word_that_can_only_be_a_file_is_the_value() {
-        assert_eq!(
-            attach(&["--json", "out.json"]).unwrap(),
-            ["--json=out.json"]
-        );
+        assert_eq!(attach(&["--json", "out.json"]).unwrap(), ["--json=out.json"]);
         assert_eq!(attach(&["--csv", "/tmp/x"]).unwrap(), ["--csv=/tmp/x"]);
-        assert_eq!(
-            attach(&["--markdown", "a.md"]).unwrap(),
-            ["--markdown=a.md"]
-        );
-        assert_eq!(
-            attach(&["h", "--json", "-", "-c"]).unwrap(),
-            ["h", "--json=-", "-c"]
-        );
+        assert_eq!(attach(&["--markdown", "a.md"]).unwrap(), ["--markdown=a.md"]);
+        assert_eq!(attach(&["h", "--json", "-", "-c"]).unwrap(), ["h", "--json=-", "-c"]);
     }
 
     #[test]

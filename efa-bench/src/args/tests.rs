@@ -31,11 +31,7 @@ fn help_texts() {
     let (own, shared) = (fixed(sub), fixed(pingpong_command()));
     let flags = |text: &str| text.split("Fabric:").nth(1).map(str::to_owned);
     assert!(own.starts_with("Measure latency"), "{own}");
-    assert_eq!(
-        flags(&own),
-        flags(&shared),
-        "both names of the ping-pong take the same flags"
-    );
+    assert_eq!(flags(&own), flags(&shared), "both names of the ping-pong take the same flags");
 }
 
 #[test]
@@ -50,9 +46,7 @@ fn help_texts_fit_a_terminal() {
 
 #[test]
 fn the_short_flags_of_fi_pingpong_keep_their_meaning() {
-    let args =
-        parse_line("-p tcp -f f -d lo -e rdm -S all -I 10 -c -m tagged -B 7 -P 9 -v -6 nodeb")
-            .unwrap();
+    let args = parse_line("-p tcp -f f -d lo -e rdm -S all -I 10 -c -m tagged -B 7 -P 9 -v -6 nodeb").unwrap();
     assert_eq!(args.role(), Role::Client("nodeb"));
     assert_eq!(args.provider.as_deref(), Some("tcp"));
     assert_eq!(args.fabric.as_deref(), Some("f"));
@@ -65,10 +59,7 @@ fn the_short_flags_of_fi_pingpong_keep_their_meaning() {
     let args = parse_line("-B 7 -P 9 nodeb").unwrap();
     assert_eq!((args.local_port(), args.connect_port()), (7, 9));
     assert_eq!(parse_line("-B 7").unwrap().listen_port(), 7);
-    assert_eq!(
-        parse_line("-s ::1 nodeb").unwrap().source_address,
-        "::1".parse().ok()
-    );
+    assert_eq!(parse_line("-s ::1 nodeb").unwrap().source_address, "::1".parse().ok());
 }
 
 #[test]
@@ -89,11 +80,7 @@ fn values_are_parsed_exactly_or_refused_by_flag_and_value() {
         ("-I 0", "--iterations", "0"),
         ("-I -5", "--iterations", "-5"),
         ("-I 1e5", "--iterations", "1e5"),
-        (
-            "-I 18446744073709551616",
-            "--iterations",
-            "18446744073709551616",
-        ),
+        ("-I 18446744073709551616", "--iterations", "18446744073709551616"),
         ("-m bulk", "--mode", "bulk"),
         ("-e dgram", "--endpoint", "dgram"),
         ("-e msg", "--endpoint", "msg"),
@@ -115,14 +102,8 @@ fn values_are_parsed_exactly_or_refused_by_flag_and_value() {
         assert!(text.contains(flag), "{line}: {text}");
         assert!(text.contains(value), "{line}: {text}");
     }
-    assert_eq!(
-        parse_line("-I 4294967297").unwrap().iterations,
-        Some(4294967297)
-    );
-    assert_eq!(
-        parse_line("-S 5000000000").unwrap().size.unwrap().0,
-        [5000000000]
-    );
+    assert_eq!(parse_line("-I 4294967297").unwrap().iterations, Some(4294967297));
+    assert_eq!(parse_line("-S 5000000000").unwrap().size.unwrap().0, [5000000000]);
 }
 
 #[test]
@@ -163,12 +144,9 @@ fn report_flags_take_a_file_or_standard_output() {
 
 #[test]
 fn efa_has_the_same_ping_pong() {
-    let cli =
-        Cli::try_from_args(["efa", "pingpong", "--color", "never", "-S", "8", "nodeb"]).unwrap();
+    let cli = Cli::try_from_args(["efa", "pingpong", "--color", "never", "-S", "8", "nodeb"]).unwrap();
     assert_eq!(cli.color, Color::Never);
-    let CliCommand::Pingpong(args) = cli.command else {
-        panic!("{cli:?}")
-    };
+    let CliCommand::Pingpong(args) = cli.command else { panic!("{cli:?}") };
     assert_eq!(args.size, Some(Sizes(vec![8])));
     let error = Cli::try_from_args(["efa", "pingpong", "--pin", "0,1"]).unwrap_err();
     assert_eq!(error.exit_code(), 2);
@@ -178,11 +156,9 @@ fn efa_has_the_same_ping_pong() {
 
 #[test]
 fn help_and_version_are_no_failures() {
-    for (flag, kind) in [
-        ("--help", ErrorKind::DisplayHelp),
-        ("-h", ErrorKind::DisplayHelp),
-        ("--version", ErrorKind::DisplayVersion),
-    ] {
+    for (flag, kind) in
+        [("--help", ErrorKind::DisplayHelp), ("-h", ErrorKind::DisplayHelp), ("--version", ErrorKind::DisplayVersion)]
+    {
         let error = parse_line(flag).unwrap_err();
         assert_eq!((error.kind(), error.exit_code()), (kind, 0));
     }
@@ -211,10 +187,7 @@ fn completions_cover_both_programs() {
 fn manual_pages_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let pages = man_pages(&dir.path().join("new")).unwrap();
-    let names: Vec<_> = pages
-        .iter()
-        .map(|p| p.file_name().unwrap().to_str().unwrap())
-        .collect();
+    let names: Vec<_> = pages.iter().map(|p| p.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["efa-completions.1", "efa-pingpong.1", "efa.1"]);
     let page = std::fs::read_to_string(&pages[1]).unwrap();
     assert!(page.contains("loopback") && page.contains(".TH"), "{page}");

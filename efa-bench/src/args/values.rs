@@ -152,8 +152,7 @@ pub mod nanoseconds {
         /// # Errors
         /// Those of the serializer.
         pub fn serialize<S: Serializer>(d: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
-            d.map(|d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
-                .serialize(s)
+            d.map(|d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)).serialize(s)
         }
 
         /// Reads whole nanoseconds or nothing.
@@ -172,19 +171,15 @@ pub(super) fn endpoint(word: &str) -> Result<Rdm, String> {
         "dgram" => Err("a datagram endpoint may lose a message, after which a ping-pong waits \
             for ever; leave -e out, or use `-e rdm`, which keeps the message boundaries and loses nothing"
             .into()),
-        "msg" => Err(
-            "a connected endpoint is not measured; leave -e out, or use `-e rdm`, which every \
+        "msg" => Err("a connected endpoint is not measured; leave -e out, or use `-e rdm`, which every \
             provider offers, over connections where it needs them (as in `-p \"tcp;ofi_rxm\"`)"
-                .into(),
-        ),
+            .into()),
         _ => Err("the endpoint type is `rdm`; leave -e out or use `-e rdm`".into()),
     }
 }
 
 pub(super) fn sizes(word: &str) -> Result<Sizes, String> {
-    units::parse_sizes(word)
-        .map(Sizes)
-        .map_err(|e| e.to_string())
+    units::parse_sizes(word).map(Sizes).map_err(|e| e.to_string())
 }
 
 pub(super) fn count(word: &str) -> Result<u64, String> {
@@ -202,16 +197,16 @@ pub(super) fn warmup(word: &str) -> Result<Warmup, String> {
         }
         return count(word).map(Warmup::Iterations);
     }
-    units::parse_duration(word).map(Warmup::Time).map_err(|e| {
-        format!("{e}; a whole number is round trips (`100`), a time has a unit (`50ms`)")
-    })
+    units::parse_duration(word)
+        .map(Warmup::Time)
+        .map_err(|e| format!("{e}; a whole number is round trips (`100`), a time has a unit (`50ms`)"))
 }
 
 pub(super) fn port(word: &str) -> Result<u16, String> {
-    if digits(word) {
-        if let Ok(port) = word.parse() {
-            return Ok(port);
-        }
+    if digits(word)
+        && let Ok(port) = word.parse()
+    {
+        return Ok(port);
     }
     Err("a port is a whole number from 0 to 65535, such as 47592".into())
 }
@@ -227,9 +222,7 @@ pub(super) fn some_port(word: &str) -> Result<u16, String> {
 
 pub(super) fn seed(word: &str) -> Result<u64, String> {
     let parsed = match word.strip_prefix("0x") {
-        Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            u64::from_str_radix(hex, 16).ok()
-        }
+        Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => u64::from_str_radix(hex, 16).ok(),
         None if digits(word) => word.parse().ok(),
         _ => None,
     };
@@ -270,9 +263,7 @@ pub(super) fn percentiles(word: &str) -> Result<Percentiles, String> {
         match part.parse::<f64>() {
             Ok(p) if plain && p > 0.0 && p <= 100.0 => {
                 if list.contains(&p) {
-                    return Err(format!(
-                        "`{part}` is there twice; write each percentile once"
-                    ));
+                    return Err(format!("`{part}` is there twice; write each percentile once"));
                 }
                 list.push(p);
             }
@@ -360,13 +351,8 @@ mod tests {
 
     #[test]
     fn percentiles_are_finite_and_in_range() {
-        assert_eq!(
-            percentiles("50,99.99,100"),
-            Ok(Percentiles(vec![50.0, 99.99, 100.0]))
-        );
-        for bad in [
-            "", "0", "100.1", "nan", "inf", "-1", "1e1", "50,50", ".", "50,",
-        ] {
+        assert_eq!(percentiles("50,99.99,100"), Ok(Percentiles(vec![50.0, 99.99, 100.0])));
+        for bad in ["", "0", "100.1", "nan", "inf", "-1", "1e1", "50,50", ".", "50,"] {
             assert!(percentiles(bad).is_err(), "{bad}");
         }
     }
