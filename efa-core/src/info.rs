@@ -117,8 +117,10 @@ impl RawHints {
         info.caps = hints.caps.bits();
         // The slot table gives every operation a fi_context2, which satisfies both context modes.
         info.mode = efa_sys::FI_CONTEXT | efa_sys::FI_CONTEXT2;
-        // SAFETY: see above; one attribute structure at a time.
-        let (ep, domain) = unsafe { (&mut *info.ep_attr, &mut *info.domain_attr) };
+        // SAFETY: see above.
+        let ep = unsafe { &mut *info.ep_attr };
+        // SAFETY: see above.
+        let domain = unsafe { &mut *info.domain_attr };
         // SAFETY: see above.
         let fabric = unsafe { &mut *info.fabric_attr };
         ep.type_ = efa_sys::FI_EP_RDM as _;
