@@ -14,12 +14,7 @@ pub(crate) const EFA_INSTALLER_PREFIX: &str = "/opt/amazon/efa";
 const HEADER: &str = "rdma/fabric.h";
 
 /// Where a prefix may keep its libraries: installers differ per distribution.
-const LIBRARY_DIRS: &[&str] = &[
-    "lib",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-];
+const LIBRARY_DIRS: &[&str] = &["lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"];
 
 /// Names that satisfy `-lfabric`.
 const LIBRARY_FILES: &[&str] = &["libfabric.so", "libfabric.a"];
@@ -104,10 +99,7 @@ fn in_prefix(prefix: &Path, place: &str) -> Result<Library, Miss> {
 
 fn from_pkg_config(ask: &dyn Fn() -> Result<Directories, String>) -> Result<Library, Miss> {
     let place = "pkg-config libfabric";
-    let found = ask().map_err(|text| Miss {
-        place: place.to_owned(),
-        reason: Reason::PkgConfig(text),
-    })?;
+    let found = ask().map_err(|text| Miss { place: place.to_owned(), reason: Reason::PkgConfig(text) })?;
     // It may list the directories of what libfabric needs as well.
     let holds_header = |dir: &&PathBuf| dir.join(HEADER).exists();
     let include = found.includes.iter().find(holds_header);
@@ -117,10 +109,7 @@ fn from_pkg_config(ask: &dyn Fn() -> Result<Directories, String>) -> Result<Libr
 
 /// A library from an include directory and the directories where its library may be.
 fn complete(include: &Path, candidates: &[PathBuf], place: &str) -> Result<Library, Miss> {
-    let miss = |reason| Miss {
-        place: place.to_owned(),
-        reason,
-    };
+    let miss = |reason| Miss { place: place.to_owned(), reason };
     let header = include.join(HEADER);
     let Ok(text) = fs::read_to_string(&header) else {
         return Err(miss(Reason::NoHeader(header)));
@@ -135,10 +124,5 @@ fn complete(include: &Path, candidates: &[PathBuf], place: &str) -> Result<Libra
     let Some(libdir) = candidates.iter().find(holds_library) else {
         return Err(miss(Reason::NoLibrary(candidates.to_vec())));
     };
-    Ok(Library {
-        libdir: libdir.clone(),
-        include: include.to_owned(),
-        version,
-        origin: place.to_owned(),
-    })
+    Ok(Library { libdir: libdir.clone(), include: include.to_owned(), version, origin: place.to_owned() })
 }

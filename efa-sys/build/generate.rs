@@ -30,6 +30,9 @@ pub(crate) const HEADERS: &[&str] = &[
     "fi_ext_efa.h",
     "fi_ext_psm2.h",
     "fi_profile.h",
+    "providers/fi_log.h",
+    "providers/fi_peer.h",
+    "providers/fi_prov.h",
 ];
 
 /// What bindgen is asked for.
@@ -69,10 +72,7 @@ pub(crate) fn generate(job: &Job<'_>) -> Result<(), String> {
         let _ = writeln!(source, "pub const {name}: ::core::ffi::c_int = {value};");
     }
     write(&job.out_dir.join("bindings.rs"), &source)?;
-    write(
-        &job.out_dir.join("inventory.rs"),
-        &Inventory::of_bindings(&source).to_rust(),
-    )
+    write(&job.out_dir.join("inventory.rs"), &Inventory::of_bindings(&source).to_rust())
 }
 
 /// Runs a part of bindgen, which panics where it finds no libclang, and gives its message instead.
@@ -159,10 +159,7 @@ impl Errno {
             .filter(|word| word.starts_with("FI_E") || *word == "FI_SUCCESS")
             .map(str::to_owned)
             .collect();
-        Self {
-            names,
-            hidden: Rc::default(),
-        }
+        Self { names, hidden: Rc::default() }
     }
 }
 

@@ -19,13 +19,9 @@ pub(crate) fn no_library(misses: &[Miss]) -> String {
             let _ = writeln!(page, "       {line}");
         }
     }
-    let ordered = misses
-        .iter()
-        .any(|miss| miss.place.starts_with("LIBFABRIC_DIR"));
+    let ordered = misses.iter().any(|miss| miss.place.starts_with("LIBFABRIC_DIR"));
     if ordered {
-        page.push_str(
-            "\nLIBFABRIC_DIR is set, so nothing else was tried: correct it, or unset it.\n",
-        );
+        page.push_str("\nLIBFABRIC_DIR is set, so nothing else was tried: correct it, or unset it.\n");
     }
     let _ = write!(
         page,
@@ -113,28 +109,19 @@ fn headers(library: &Library) -> String {
 }
 
 fn indent(text: &str) -> String {
-    let lines: Vec<String> = text
-        .trim()
-        .lines()
-        .map(|line| format!("  {line}"))
-        .collect();
+    let lines: Vec<String> = text.trim().lines().map(|line| format!("  {line}")).collect();
     lines.join("\n")
 }
 
 fn explain(reason: &Reason) -> String {
     match reason {
         Reason::NoHeader(path) => format!("there is no {}", path.display()),
-        Reason::NoVersion(path) => format!(
-            "{} does not define FI_MAJOR_VERSION and FI_MINOR_VERSION",
-            path.display()
-        ),
-        Reason::TooOld { header, version } => format!(
-            "too old: {} is version {version}, and {OLDEST} is needed",
-            header.display()
-        ),
+        Reason::NoVersion(path) => format!("{} does not define FI_MAJOR_VERSION and FI_MINOR_VERSION", path.display()),
+        Reason::TooOld { header, version } => {
+            format!("too old: {} is version {version}, and {OLDEST} is needed", header.display())
+        }
         Reason::NoLibrary(dirs) => {
-            let mut text =
-                "the headers are there, but no libfabric.so or libfabric.a in".to_owned();
+            let mut text = "the headers are there, but no libfabric.so or libfabric.a in".to_owned();
             for dir in dirs {
                 let _ = write!(text, "\n  {}", dir.display());
             }

@@ -48,15 +48,15 @@ impl Inventory {
 
     /// The Rust file: three tables over the crate's public names.
     pub(crate) fn to_rust(&self) -> String {
-        let mut text = String::from("pub const FUNCTIONS: &[(&str, *const ())] = &[\n");
+        let mut text = String::from("pub(crate) const FUNCTIONS: &[(&str, *const ())] = &[\n");
         for name in &self.functions {
             let _ = writeln!(text, "    (\"{name}\", efa_sys::{name} as *const ()),");
         }
-        text.push_str("];\npub const CONSTANTS: &[(&str, i64)] = &[\n");
+        text.push_str("];\npub(crate) const CONSTANTS: &[(&str, i64)] = &[\n");
         for name in &self.constants {
             let _ = writeln!(text, "    (\"{name}\", efa_sys::{name} as i64),");
         }
-        text.push_str("];\npub const LAYOUTS: &[(&str, i64)] = &[\n");
+        text.push_str("];\npub(crate) const LAYOUTS: &[(&str, i64)] = &[\n");
         for record in self.records.iter().filter(|record| record.has_c_name()) {
             self.write_layout(&mut text, record);
         }
@@ -68,15 +68,9 @@ impl Inventory {
     fn write_layout(&self, text: &mut String, record: &Record) {
         let Record { keyword, name, .. } = record;
         for operator in ["size_of", "align_of"] {
-            let c = if operator == "size_of" {
-                "sizeof"
-            } else {
-                "_Alignof"
-            };
-            let _ = writeln!(
-                text,
-                "    (\"{c}({keyword} {name})\", core::mem::{operator}::<efa_sys::{name}>() as i64),"
-            );
+            let c = if operator == "size_of" { "sizeof" } else { "_Alignof" };
+            let _ =
+                writeln!(text, "    (\"{c}({keyword} {name})\", core::mem::{operator}::<efa_sys::{name}>() as i64),");
         }
         for (field, type_name) in &record.fields {
             // C reaches the members of an anonymous union as if they were the struct's own.
@@ -96,13 +90,7 @@ impl Inventory {
 
     fn members(&self, union: &str) -> Vec<&str> {
         let found = self.records.iter().find(|record| record.name == union);
-        found.map_or_else(Vec::new, |record| {
-            record
-                .fields
-                .iter()
-                .map(|(name, _)| name.as_str())
-                .collect()
-        })
+        found.map_or_else(Vec::new, |record| record.fields.iter().map(|(name, _)| name.as_str()).collect())
     }
 }
 
@@ -116,7 +104,9 @@ impl Record {
 
 fn function(line: &str) -> Option<String> {
     let rest = line.strip_prefix("    pub fn ")?;
-    Some(rest.split('(').next()?.to_owned())
+    let name = rest.split('(').next()?;
+    // Not the methods of bindgen's own helper types.
+    name.starts_with("fi_").then(|| name.to_owned())
 }
 
 fn constant(line: &str) -> Option<String> {

@@ -39,18 +39,13 @@ fn build() -> Result<(), String> {
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-env-changed=LIBFABRIC_DIR");
     let places = Places {
-        libfabric_dir: env::var_os("LIBFABRIC_DIR")
-            .filter(|dir| !dir.is_empty())
-            .map(PathBuf::from),
+        libfabric_dir: env::var_os("LIBFABRIC_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from),
         pkg_config: &ask_pkg_config,
         installer: PathBuf::from(discover::EFA_INSTALLER_PREFIX),
     };
     let library = discover::discover(&places).map_err(|misses| help::no_library(&misses))?;
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("Cargo gave no OUT_DIR")?);
-    let job = generate::Job {
-        include: &library.include,
-        out_dir: &out_dir,
-    };
+    let job = generate::Job { include: &library.include, out_dir: &out_dir };
     generate::generate(&job).map_err(|error| help::no_bindings(&library, &error))?;
     generate::compile_shims(&job).map_err(|error| help::no_shims(&library, &error))?;
     tell_cargo(&library);
@@ -62,12 +57,13 @@ fn tell_cargo(library: &Library) {
     let libdir = library.libdir.display();
     println!("cargo::rustc-link-search=native={libdir}");
     println!("cargo::rustc-link-lib=dylib=fabric");
-    if !DEFAULT_LIBDIRS
-        .iter()
-        .any(|dir| library.libdir == Path::new(dir))
-    {
-        // New dtags make it a RUNPATH, which LD_LIBRARY_PATH overrides.
+    let found_anyway = DEFAULT_LIBDIRS.iter().any(|dir| library.libdir == Path::new(dir));
+    if found_anyway {
+        println!("cargo::metadata=rpath=");
+    } else {
+        // For this package's own tests. New dtags make it a RUNPATH, which LD_LIBRARY_PATH overrides.
         println!("cargo::rustc-link-arg=-Wl,--enable-new-dtags,-rpath,{libdir}");
+        println!("cargo::metadata=rpath={libdir}");
     }
     for (major, minor) in RELEASES {
         println!("cargo::rustc-check-cfg=cfg(fabric_{major}_{minor})");
@@ -76,10 +72,10 @@ fn tell_cargo(library: &Library) {
         }
     }
     println!("cargo::rustc-env=EFA_SYS_BUILD_VERSION={}", library.version);
-    println!(
-        "cargo::rustc-env=EFA_SYS_INCLUDE={}",
-        library.include.display()
-    );
+    println!("cargo::rustc-env=EFA_SYS_INCLUDE={}", library.include.display());
+    if let Ok(target) = env::var("TARGET") {
+        println!("cargo::rustc-env=EFA_SYS_TARGET={target}");
+    }
     println!("cargo::metadata=libdir={libdir}");
     println!("cargo::metadata=version={}", library.version);
     println!("cargo::metadata=include={}", library.include.display());
@@ -93,8 +89,5 @@ fn ask_pkg_config() -> Result<Directories, String> {
         .print_system_cflags(true)
         .probe("libfabric")
         .map_err(|error| error.to_string())?;
-    Ok(Directories {
-        libraries: found.link_paths,
-        includes: found.include_paths,
-    })
+    Ok(Directories { libraries: found.link_paths, includes: found.include_paths })
 }

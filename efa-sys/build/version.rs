@@ -3,29 +3,14 @@
 use std::fmt;
 
 /// The oldest headers that the bindings are made for.
-pub(crate) const OLDEST: Version = Version {
-    major: 1,
-    minor: 17,
-    revision: 0,
-};
+pub(crate) const OLDEST: Version = Version { major: 1, minor: 17, revision: 0 };
 
 /// Releases after [`OLDEST`] that code may ask about with `cfg(fabric_MAJOR_MINOR)`.
 ///
 /// Each cfg means "these headers are at least as new as that release". All of them are declared to
 /// rustc whether they are set or not, so that a misspelt one is an error.
-pub(crate) const RELEASES: &[(u32, u32)] = &[
-    (1, 18),
-    (1, 19),
-    (1, 20),
-    (1, 21),
-    (1, 22),
-    (2, 0),
-    (2, 1),
-    (2, 2),
-    (2, 3),
-    (2, 4),
-    (2, 5),
-];
+pub(crate) const RELEASES: &[(u32, u32)] =
+    &[(1, 18), (1, 19), (1, 20), (1, 21), (1, 22), (2, 0), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5)];
 
 /// A libfabric version as its header states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,8 +49,6 @@ fn macro_value(text: &str, name: &str) -> Option<u32> {
     text.lines().find_map(|line| {
         let define = line.trim_start().strip_prefix('#')?.trim_start();
         let mut words = define.strip_prefix("define")?.split_whitespace();
-        (words.next()? == name)
-            .then(|| words.next()?.parse().ok())
-            .flatten()
+        (words.next()? == name).then(|| words.next()?.parse().ok()).flatten()
     })
 }
