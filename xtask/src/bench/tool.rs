@@ -168,7 +168,11 @@ fn table_has(table: &str, port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+
     use super::*;
+    use crate::libfabric::Scratch;
+    use crate::paths::{Workspace, on_path};
 
     #[test]
     fn a_listening_port_is_told_from_a_connected_one() {
@@ -184,5 +188,30 @@ mod tests {
     fn a_port_of_this_process_is_seen_to_listen() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         assert!(listens(listener.local_addr().unwrap().port()));
+    }
+
+    #[test]
+    fn fi_pingpong_is_run_by_two_pinned_processes() {
+        if on_path("fi_pingpong").is_none() {
+            // Written past the harness's capture, so that the summary of the tests sees it.
+            let reason = "fi_pingpong is not on PATH";
+            let test = "fi_pingpong_is_run_by_two_pinned_processes";
+            let _ = writeln!(io::stderr(), "SKIPPED: {test}: {reason}");
+            return;
+        }
+        let workspace = Workspace::locate().unwrap();
+        let scratch = Scratch::new(&workspace.ours("bench"), "tool-test").unwrap();
+        let setting = Setting {
+            pingpong: PathBuf::new(),
+            libraries: None,
+            cores: [0, 0],
+            iterations: 3,
+            scratch: scratch.path().to_path_buf(),
+            limit: Duration::from_secs(60),
+        };
+        let sample = Tool::FiPingpong.run(&setting, "tcp;ofi_rxm", 64).unwrap();
+        assert!(sample.mean_usec > 0.0);
+        let error = Tool::FiPingpong.run(&setting, "no-such-provider", 64).unwrap_err();
+        assert!(format!("{error:#}").contains("fi_pingpong"), "{error:#}");
     }
 }

@@ -19,7 +19,12 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Verdict> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .dir(workspace.root())
-        .output()?;
+        .output();
+    let listed = match listed {
+        Ok(listed) => listed,
+        // An unpacked archive is no place where somebody is about to commit.
+        Err(error) => return Ok(Verdict::LeftOut(format!("git cannot list the files: {error:#}"))),
+    };
     let mut findings = Vec::new();
     for name in listed.lines() {
         // A file may be listed and deleted, or hold something else than text.
