@@ -3,6 +3,8 @@
 
 pub mod args;
 pub mod clock;
+pub mod control;
+pub mod environment;
 pub mod plan;
 pub mod record;
 pub mod stats;
