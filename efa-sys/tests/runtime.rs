@@ -27,9 +27,10 @@ fn info_is_allocated_filled_and_listed_with_these_layouts() {
     assert!(!hints.is_null());
     // SAFETY: not null, and nothing else refers to it.
     unsafe { (*hints).caps = efa_sys::FI_MSG };
+    // SAFETY: as above.
+    let attributes = unsafe { (*hints).ep_attr };
     // SAFETY: fi_allocinfo allocates the attributes too.
-    let endpoint = unsafe { &mut *(*hints).ep_attr };
-    endpoint.type_ = efa_sys::FI_EP_RDM;
+    unsafe { (*attributes).type_ = efa_sys::FI_EP_RDM };
     let mut list = ptr::null_mut();
     let version = efa_sys::fi_version_code(1, 17);
     // SAFETY: null is allowed for node and service; hints come from fi_allocinfo.
@@ -45,7 +46,9 @@ fn info_is_allocated_filled_and_listed_with_these_layouts() {
         let info = unsafe { &*next };
         assert_ne!(info.caps & efa_sys::FI_MSG, 0);
         // SAFETY: fi_getinfo fills the attributes of each element.
-        let (ep, fabric) = unsafe { (&*info.ep_attr, &*info.fabric_attr) };
+        let ep = unsafe { &*info.ep_attr };
+        // SAFETY: as above.
+        let fabric = unsafe { &*info.fabric_attr };
         assert_eq!(ep.type_, efa_sys::FI_EP_RDM);
         // SAFETY: fi_getinfo names the provider of each element.
         names.push(unsafe { CStr::from_ptr(fabric.prov_name) }.to_owned());
