@@ -181,7 +181,7 @@ pub(super) struct Link {
     pub(super) decoder: FrameDecoder,
     pub(super) peer: SocketAddr,
     local: SocketAddr,
-    phase: &'static str,
+    pub(super) phase: &'static str,
     /// Why no more bytes will come.
     pub(super) end: Option<String>,
     stop: Stop,

@@ -261,6 +261,7 @@ fn landed(socket: &Socket) -> io::Result<()> {
 
 fn greet(stream: TcpStream, hello: &Hello, deadline: Instant, stop: &Stop) -> Result<Control, ControlError> {
     let mut link = Link::new(stream, stop)?;
+    link.phase = "waiting for the server's greeting (it may be busy with another client)";
     link.send_hello(hello, deadline)?;
     let theirs = link.recv_hello(hello, deadline)?;
     Ok(Control::new(link, theirs))

@@ -38,7 +38,7 @@ impl CpuSnapshot {
     /// those cores too. Interrupts are left out: on a run's own cores they are mostly the run's own.
     /// `None` where less than half a second went by.
     pub fn foreign_share(&self, earlier: &CpuSnapshot, cores: &[usize], peer: Duration) -> Option<f64> {
-        let counts = |n: u32| cores.is_empty() || cores.iter().any(|c| *c == n as usize);
+        let counts = |n: u32| cores.is_empty() || cores.contains(&(n as usize));
         let (mut busy, mut total) = (0_u64, 0_u64);
         for (n, (busy_now, total_now)) in &self.cpus {
             let Some((busy_then, total_then)) = earlier.cpus.get(n).filter(|_| counts(*n)) else {
