@@ -45,8 +45,7 @@ pub struct RunSamples {
 impl RunSamples {
     /// No samples yet.
     pub fn new() -> Self {
-        let histogram =
-            Histogram::new_with_bounds(HISTOGRAM_LOW_NS, HISTOGRAM_HIGH_NS, HISTOGRAM_DIGITS);
+        let histogram = Histogram::new_with_bounds(HISTOGRAM_LOW_NS, HISTOGRAM_HIGH_NS, HISTOGRAM_DIGITS);
         Self {
             histogram: histogram.expect("the bounds are constants that the crate accepts"),
             total_ns: 0,
@@ -244,10 +243,7 @@ mod tests {
         assert_eq!((recorder.room(), recorder.capacity()), (0, 2));
         recorder.fold(&clock);
         assert_eq!(recorder.room(), 2);
-        assert_eq!(
-            (recorder.samples().count, recorder.samples().dropped),
-            (2, 3)
-        );
+        assert_eq!((recorder.samples().count, recorder.samples().dropped), (2, 3));
         assert_eq!(recorder.pairs.as_ptr(), memory);
     }
 
@@ -260,10 +256,7 @@ mod tests {
         push(&mut recorder, 50, 60);
         recorder.fold(&clock);
         let samples = recorder.take();
-        assert_eq!(
-            (samples.invalid, samples.count, samples.histogram.len()),
-            (2, 1, 1)
-        );
+        assert_eq!((samples.invalid, samples.count, samples.histogram.len()), (2, 1, 1));
         assert_eq!((samples.min_ns, samples.total_ns), (Some(10), 10));
     }
 

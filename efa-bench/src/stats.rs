@@ -64,6 +64,19 @@ pub enum EndedBy {
     Interrupted,
 }
 
+impl EndedBy {
+    /// The word for it in every format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Iterations => "iterations",
+            Self::Confidence => "confidence",
+            Self::MaxIterations => "max_iterations",
+            Self::Time => "time",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// Summarises the half round trips; `None` without samples.
 pub fn summary(samples: &RunSamples) -> Option<Summary> {
     let at = |percentile| half_rtt_percentile(samples, percentile);
@@ -81,18 +94,20 @@ pub fn summary(samples: &RunSamples) -> Option<Summary> {
 /// One percentile (0 to 100) of the half round trips in nanoseconds; `None` without samples.
 pub fn half_rtt_percentile(samples: &RunSamples, percentile: f64) -> Option<f64> {
     let count = samples.histogram.len();
-    let value = value_at_rank(&samples.histogram, rank_of_percentile(percentile, count)?)?;
+    let rank = rank_of_percentile(percentile, count)?;
+    let (min, max) = (samples.min_ns?, samples.max_ns?);
+    // The extremes are known exactly, and the bucket of a value next to one reaches past it.
+    if rank == count {
+        return Some(half(max));
+    }
+    let value = value_at_rank(&samples.histogram, rank)?;
     let middle = samples.histogram.median_equivalent(value);
-    // The bucket of an extreme value reaches past it, and the extremes are known exactly.
-    Some(half(middle.clamp(samples.min_ns?, samples.max_ns?)))
+    Some(half(middle.clamp(min, max)))
 }
 
 /// Percentiles (0 to 100) of the half round trips in nanoseconds, each with what was asked for.
 pub fn half_rtt_percentiles(samples: &RunSamples, percentiles: &[f64]) -> Vec<(f64, f64)> {
-    percentiles
-        .iter()
-        .filter_map(|&p| Some((p, half_rtt_percentile(samples, p)?)))
-        .collect()
+    percentiles.iter().filter_map(|&p| Some((p, half_rtt_percentile(samples, p)?))).collect()
 }
 
 /// A confidence interval of the half round trip's median in nanoseconds.
@@ -115,10 +130,7 @@ pub fn median_ci(histogram: &Histogram<u64>, confidence: f64) -> Option<(u64, u6
     let rank = lower_rank(count, confidence)?;
     let low = value_at_rank(histogram, rank)?;
     let high = value_at_rank(histogram, count + 1 - rank)?;
-    Some((
-        histogram.lowest_equivalent(low),
-        histogram.highest_equivalent(high),
-    ))
+    Some((histogram.lowest_equivalent(low), histogram.highest_equivalent(high)))
 }
 
 /// Half the width of an interval as a fraction of the median; `None` for a median of zero.
@@ -147,8 +159,7 @@ pub fn bytes_per_sec(size_bytes: u64, samples: &RunSamples) -> Option<f64> {
 
 /// Messages a second, both directions together: two in each round trip; `None` without samples.
 pub fn messages_per_sec(samples: &RunSamples) -> Option<f64> {
-    (samples.count > 0 && samples.total_ns > 0)
-        .then(|| 2e9 * samples.count as f64 / samples.total_ns as f64)
+    (samples.count > 0 && samples.total_ns > 0).then(|| 2e9 * samples.count as f64 / samples.total_ns as f64)
 }
 
 /// Half of a round trip in nanoseconds.
@@ -239,9 +250,7 @@ mod tests {
     fn exact_percentile(sorted: &[u64], percentile: f64) -> u64 {
         // By its definition: the smallest sample with enough samples at or below it.
         let needed = percentile * sorted.len() as f64 / 100.0 - 1e-9;
-        sorted[(0..sorted.len())
-            .find(|i| (i + 1) as f64 >= needed)
-            .unwrap_or(sorted.len() - 1)]
+        sorted[(0..sorted.len()).find(|i| (i + 1) as f64 >= needed).unwrap_or(sorted.len() - 1)]
     }
 
     #[test]
@@ -259,10 +268,7 @@ mod tests {
     fn a_known_set_is_summarised_as_half_round_trips() {
         let samples = RunSamples::from_nanos((1..=1000).map(|i| 2 * i));
         let summary = summary(&samples).unwrap();
-        assert_eq!(
-            (summary.min, summary.mean, summary.max),
-            (1.0, 500.5, 1000.0)
-        );
+        assert_eq!((summary.min, summary.mean, summary.max), (1.0, 500.5, 1000.0));
         assert_eq!((summary.p50, summary.p90), (500.0, 900.0));
         assert_eq!((summary.p99, summary.p999), (990.0, 999.0));
         assert_eq!(half_rtt_percentile(&samples, 0.0), Some(1.0));
@@ -285,18 +291,8 @@ mod tests {
     #[test]
     fn ranks_of_the_median_agree_with_published_tables() {
         // Conover, table A3, and any table of the sign test: n and the lower rank at 95 %.
-        for (count, rank) in [
-            (6, 1),
-            (8, 1),
-            (9, 2),
-            (12, 3),
-            (15, 4),
-            (20, 6),
-            (25, 8),
-            (30, 10),
-            (50, 18),
-            (100, 40),
-        ] {
+        for (count, rank) in [(6, 1), (8, 1), (9, 2), (12, 3), (15, 4), (20, 6), (25, 8), (30, 10), (50, 18), (100, 40)]
+        {
             assert_eq!(lower_rank(count, 0.95), Some(rank), "n = {count}");
         }
         for count in 0..6 {
@@ -327,8 +323,7 @@ mod tests {
         for (count, runs) in [(6, 2_000), (25, 2_000), (200, 1_000), (1_500, 300)] {
             let covered = (0..runs)
                 .filter(|_| {
-                    let draw =
-                        |_| (-random.unit().ln() * true_median / 2.0_f64.ln()).max(1.0) as u64;
+                    let draw = |_| (-random.unit().ln() * true_median / 2.0_f64.ln()).max(1.0) as u64;
                     let samples = RunSamples::from_nanos((0..count).map(draw));
                     let (low, high) = median_ci(&samples.histogram, 0.95).unwrap();
                     low as f64 <= true_median && true_median <= high as f64
@@ -337,14 +332,8 @@ mod tests {
             let fraction = covered as f64 / runs as f64;
             // Three standard errors below the nominal value; above it only by what discrete ranks give.
             let error = (0.95 * 0.05 / runs as f64).sqrt();
-            assert!(
-                fraction > 0.95 - 3.0 * error,
-                "n = {count}: covered {fraction}"
-            );
-            assert!(
-                fraction < 0.985,
-                "n = {count}: covered {fraction}, wider than it must be"
-            );
+            assert!(fraction > 0.95 - 3.0 * error, "n = {count}: covered {fraction}");
+            assert!(fraction < 0.985, "n = {count}: covered {fraction}, wider than it must be");
         }
     }
 

@@ -134,9 +134,7 @@ impl FromStr for ClockChoice {
             "auto" => Ok(Self::Auto),
             "tsc" => Ok(Self::Tsc),
             "monotonic" => Ok(Self::Monotonic),
-            _ => Err(ClockError::Unknown {
-                given: text.to_owned(),
-            }),
+            _ => Err(ClockError::Unknown { given: text.to_owned() }),
         }
     }
 }
@@ -174,10 +172,7 @@ pub enum ClockError {
 /// nanoseconds, are what is sorted, because a read takes few of the latter.
 fn measured_overhead(clock: &impl Clock) -> u64 {
     let readings: Vec<Ticks> = (0..=OVERHEAD_READS).map(|_| clock.now()).collect();
-    let mut steps: Vec<u64> = readings
-        .windows(2)
-        .map(|pair| pair[1].0.saturating_sub(pair[0].0))
-        .collect();
+    let mut steps: Vec<u64> = readings.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0)).collect();
     steps.sort_unstable();
     // A thousand of them are converted, so that the fraction of a nanosecond is rounded, not cut.
     let thousand = steps[steps.len() / 2].saturating_mul(1_000);
@@ -194,11 +189,7 @@ mod tests {
         let info = clock.describe();
         assert_eq!(info.kind, kind);
         assert_eq!(info.overhead_ns, clock.overhead_ns());
-        assert!(
-            info.overhead_ns < 10_000,
-            "one read takes {} ns",
-            info.overhead_ns
-        );
+        assert!(info.overhead_ns < 10_000, "one read takes {} ns", info.overhead_ns);
         let resolution = info.resolution_ns.expect("a real clock has a resolution");
         assert!(resolution > 0.0 && resolution < 1e7, "{resolution}");
 
@@ -208,10 +199,7 @@ mod tests {
             to = clock.now();
         }
         let outside = outside.elapsed();
-        assert!(
-            outside > Duration::from_micros(19_900),
-            "20 ms took {outside:?}"
-        );
+        assert!(outside > Duration::from_micros(19_900), "20 ms took {outside:?}");
         assert_eq!(clock.nanos(to, from), None, "backwards is no duration");
         assert_eq!(clock.nanos(from, from), None, "nothing is no duration");
         if let Some(ppm) = clock.describe().drift_ppm {

@@ -18,11 +18,7 @@ impl MonotonicClock {
     /// Makes the clock and measures what a read costs; `why` goes into its description.
     pub fn new(why: &str) -> Self {
         let source = format!("CLOCK_MONOTONIC ({why})");
-        let mut clock = Self {
-            origin: Instant::now(),
-            source,
-            overhead_ns: 0,
-        };
+        let mut clock = Self { origin: Instant::now(), source, overhead_ns: 0 };
         clock.overhead_ns = measured_overhead(&clock);
         clock
     }

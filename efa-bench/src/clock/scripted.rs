@@ -19,20 +19,12 @@ impl ScriptedClock {
     /// A clock that returns these readings in turn, and afterwards one nanosecond more each time.
     pub fn new(readings: impl IntoIterator<Item = u64>) -> Self {
         let script: Vec<u64> = readings.into_iter().collect();
-        Self {
-            script: RefCell::new(script.into_iter()),
-            last: Cell::new(0),
-            step: 1,
-            overhead_ns: 0,
-        }
+        Self { script: RefCell::new(script.into_iter()), last: Cell::new(0), step: 1, overhead_ns: 0 }
     }
 
     /// A clock that goes forward by `step` nanoseconds with each reading.
     pub fn steady(step: u64) -> Self {
-        Self {
-            step,
-            ..Self::new([])
-        }
+        Self { step, ..Self::new([]) }
     }
 
     /// Sets what one read is said to cost.

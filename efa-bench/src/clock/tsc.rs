@@ -114,8 +114,8 @@ pub(super) fn steady_counter() -> Result<String, String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("no counter is known for this processor architecture".to_owned());
     }
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo")
-        .map_err(|error| format!("/proc/cpuinfo cannot be read ({error})"))?;
+    let cpuinfo =
+        fs::read_to_string("/proc/cpuinfo").map_err(|error| format!("/proc/cpuinfo cannot be read ({error})"))?;
     steady_flags(&cpuinfo).map(|()| "rdtsc, constant_tsc and nonstop_tsc".to_owned())
 }
 
@@ -146,15 +146,8 @@ mod tests {
         let good = "processor\t: 0\nflags\t\t: fpu rdtscp constant_tsc nonstop_tsc\n";
         assert_eq!(steady_flags(good), Ok(()));
         let second = format!("{good}\nprocessor\t: 1\nflags\t\t: fpu rdtscp constant_tsc\n");
-        assert_eq!(
-            steady_flags(&second),
-            Err("/proc/cpuinfo has no nonstop_tsc".to_owned())
-        );
-        assert!(
-            steady_flags("processor : 0\n")
-                .unwrap_err()
-                .contains("no processor flags")
-        );
+        assert_eq!(steady_flags(&second), Err("/proc/cpuinfo has no nonstop_tsc".to_owned()));
+        assert!(steady_flags("processor : 0\n").unwrap_err().contains("no processor flags"));
         // `tsc` alone, or a longer word, is not the flag.
         let longer = "flags : tsc rdtscp constant_tsc nonstop_tsc_s3\n";
         assert!(steady_flags(longer).unwrap_err().contains("nonstop_tsc"));

@@ -15,9 +15,7 @@ pub enum UnitError {
         example: &'static str,
     },
     /// A sign where only unsigned numbers make sense.
-    #[error(
-        "{what} `{given}` has a sign: only whole numbers without a sign are accepted, such as {example}"
-    )]
+    #[error("{what} `{given}` has a sign: only whole numbers without a sign are accepted, such as {example}")]
     Signed {
         /// What was expected.
         what: &'static str,

@@ -63,11 +63,7 @@ pub fn parse_sizes(text: &str) -> Result<Vec<u64>, UnitError> {
     }
     let mut seen = HashSet::new();
     match sizes.iter().find(|size| !seen.insert(**size)) {
-        Some(&bytes) => Err(UnitError::Duplicate {
-            given: text.to_owned(),
-            size: format_size(bytes),
-            bytes,
-        }),
+        Some(&bytes) => Err(UnitError::Duplicate { given: text.to_owned(), size: format_size(bytes), bytes }),
         None => Ok(sizes),
     }
 }
@@ -90,11 +86,7 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     const WHAT: &str = "count";
     const EXAMPLE: &str = "10000 or 10_000";
     let stray_underscore = text.starts_with('_') || text.ends_with('_') || text.contains("__");
-    let digits = if stray_underscore {
-        text.to_owned()
-    } else {
-        text.replace('_', "")
-    };
+    let digits = if stray_underscore { text.to_owned() } else { text.replace('_', "") };
     let (number, unit) = split_number(&digits, WHAT, EXAMPLE)?;
     if !unit.is_empty() {
         return Err(UnitError::UnknownUnit {
@@ -105,11 +97,7 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
         });
     }
     match number.parse::<u64>() {
-        Ok(0) => Err(UnitError::Zero {
-            what: WHAT,
-            given: text.to_owned(),
-            example: "1",
-        }),
+        Ok(0) => Err(UnitError::Zero { what: WHAT, given: text.to_owned(), example: "1" }),
         Ok(count) => Ok(count),
         Err(_) => Err(too_large(WHAT, text, u64::MAX.to_string())),
     }
@@ -139,22 +127,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
             });
         }
     };
-    match number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(scale))
-    {
-        Some(0) => Err(UnitError::Zero {
-            what: WHAT,
-            given: text.to_owned(),
-            example: "1ns",
-        }),
+    match number.parse::<u64>().ok().and_then(|n| n.checked_mul(scale)) {
+        Some(0) => Err(UnitError::Zero { what: WHAT, given: text.to_owned(), example: "1ns" }),
         Some(nanos) => Ok(Duration::from_nanos(nanos)),
-        None => Err(too_large(
-            WHAT,
-            text,
-            format!("{}s", u64::MAX / 1_000_000_000),
-        )),
+        None => Err(too_large(WHAT, text, format!("{}s", u64::MAX / 1_000_000_000))),
     }
 }
 
@@ -187,11 +163,7 @@ pub fn format_ns(nanos: f64) -> String {
 ///
 /// A value that is not finite is written as `-`.
 pub fn format_rate(bytes_per_sec: f64) -> String {
-    if bytes_per_sec.is_finite() {
-        format!("{:.2} MB/s", bytes_per_sec / 1e6)
-    } else {
-        "-".to_owned()
-    }
+    if bytes_per_sec.is_finite() { format!("{:.2} MB/s", bytes_per_sec / 1e6) } else { "-".to_owned() }
 }
 
 fn three_digits(value: f64) -> String {
@@ -203,21 +175,13 @@ fn three_digits(value: f64) -> String {
 }
 
 /// Splits `64KiB` into `64` and `KiB`, and says what is wrong where there is no whole number in front.
-fn split_number<'a>(
-    text: &'a str,
-    what: &'static str,
-    example: &'static str,
-) -> Result<(&'a str, &'a str), UnitError> {
+fn split_number<'a>(text: &'a str, what: &'static str, example: &'static str) -> Result<(&'a str, &'a str), UnitError> {
     let given = || text.to_owned();
     if text.is_empty() {
         return Err(UnitError::Empty { what, example });
     }
     if text.starts_with(['+', '-']) {
-        return Err(UnitError::Signed {
-            what,
-            given: given(),
-            example,
-        });
+        return Err(UnitError::Signed { what, given: given(), example });
     }
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -225,18 +189,10 @@ fn split_number<'a>(
         .strip_prefix(['e', 'E'])
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)));
     if unit.starts_with(['.', ',']) || (digits > 0 && exponent) {
-        return Err(UnitError::NotWhole {
-            what,
-            given: given(),
-            example,
-        });
+        return Err(UnitError::NotWhole { what, given: given(), example });
     }
     if digits == 0 {
-        return Err(UnitError::NoNumber {
-            what,
-            given: given(),
-            example,
-        });
+        return Err(UnitError::NoNumber { what, given: given(), example });
     }
     Ok((number, unit))
 }
@@ -244,15 +200,9 @@ fn split_number<'a>(
 fn range(item: &str, start: &str, end: &str) -> Result<Vec<u64>, UnitError> {
     let (first, last) = (parse_size(start)?, parse_size(end)?);
     if first > last {
-        return Err(UnitError::Backwards {
-            given: item.to_owned(),
-            start: start.to_owned(),
-            end: end.to_owned(),
-        });
+        return Err(UnitError::Backwards { given: item.to_owned(), start: start.to_owned(), end: end.to_owned() });
     }
-    let between = (0..u64::BITS)
-        .map(|power| 1_u64 << power)
-        .filter(|&n| first < n && n < last);
+    let between = (0..u64::BITS).map(|power| 1_u64 << power).filter(|&n| first < n && n < last);
     let mut sizes: Vec<u64> = std::iter::once(first).chain(between).collect();
     if last != first {
         sizes.push(last);
@@ -275,10 +225,7 @@ fn unknown_size_unit(text: &str, number: &str, unit: &str) -> UnitError {
         }
     };
     let value = |base: u64| {
-        let bytes = number
-            .parse::<u64>()
-            .ok()
-            .and_then(|n| n.checked_mul(base.pow(power)));
+        let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(base.pow(power)));
         bytes.map_or_else(|| "too many".to_owned(), |bytes| bytes.to_string())
     };
     UnitError::AmbiguousUnit {
@@ -291,11 +238,7 @@ fn unknown_size_unit(text: &str, number: &str, unit: &str) -> UnitError {
 }
 
 fn too_large(what: &'static str, text: &str, max: String) -> UnitError {
-    UnitError::TooLarge {
-        what,
-        given: text.to_owned(),
-        max,
-    }
+    UnitError::TooLarge { what, given: text.to_owned(), max }
 }
 
 #[cfg(test)]
@@ -328,19 +271,8 @@ mod tests {
         let message = parse_size("64k").unwrap_err().to_string();
         assert!(message.contains("64KiB for 65536 bytes"), "{message}");
         assert!(message.contains("64kB for 64000 bytes"), "{message}");
-        for text in [
-            "64K",
-            "64KB",
-            "1m",
-            "1M",
-            "1g",
-            "1G",
-            "99999999999999999999k",
-        ] {
-            assert!(
-                matches!(parse_size(text), Err(UnitError::AmbiguousUnit { .. })),
-                "{text}"
-            );
+        for text in ["64K", "64KB", "1m", "1M", "1g", "1G", "99999999999999999999k"] {
+            assert!(matches!(parse_size(text), Err(UnitError::AmbiguousUnit { .. })), "{text}");
         }
     }
 
@@ -386,10 +318,7 @@ mod tests {
 
     #[test]
     fn bad_size_lists_are_refused() {
-        for text in [
-            "", "1,", ",1", "1,,2", "1,1", "8..64,16", "64..8", "..8", "8..", "8..=16", "8..64k",
-            "ALL",
-        ] {
+        for text in ["", "1,", ",1", "1,,2", "1,1", "8..64,16", "64..8", "..8", "8..", "8..=16", "8..64k", "ALL"] {
             assert!(parse_sizes(text).is_err(), "{text:?} was accepted");
         }
         let message = parse_sizes("1MiB,8..1MiB").unwrap_err().to_string();
@@ -408,20 +337,7 @@ mod tests {
         assert_eq!(parse_count("10000"), Ok(10_000));
         assert_eq!(parse_count("10_000"), Ok(10_000));
         assert_eq!(parse_count("4294967297"), Ok(4_294_967_297));
-        for text in [
-            "",
-            "0",
-            "00",
-            "-5",
-            "+5",
-            "10k",
-            "1e4",
-            "1.0",
-            "_1",
-            "1_",
-            "1__0",
-            "18446744073709551616",
-        ] {
+        for text in ["", "0", "00", "-5", "+5", "10k", "1e4", "1.0", "_1", "1_", "1__0", "18446744073709551616"] {
             assert!(parse_count(text).is_err(), "{text:?} was accepted");
         }
     }
@@ -437,24 +353,9 @@ mod tests {
             ("1m", 60_000_000_000),
             ("1h", 3_600_000_000_000),
         ] {
-            assert_eq!(
-                parse_duration(text),
-                Ok(Duration::from_nanos(nanos)),
-                "{text}"
-            );
+            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(nanos)), "{text}");
         }
-        for text in [
-            "",
-            "0",
-            "0ms",
-            "-1s",
-            "1.5s",
-            "2 s",
-            "2sec",
-            "2S",
-            "18446744074",
-            "999999999999h",
-        ] {
+        for text in ["", "0", "0ms", "-1s", "1.5s", "2 s", "2sec", "2S", "18446744074", "999999999999h"] {
             assert!(parse_duration(text).is_err(), "{text:?} was accepted");
         }
     }
