@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Inject, Mode, PingPongArgs, Wait, Warmup, nanoseconds};
+use crate::args::{MOST_OF_NAME, MOST_PERCENTILES, MOST_SIZES};
 use crate::units;
 
 /// Message sizes of a run for which none were asked.
@@ -16,12 +17,6 @@ const DEFAULT_SIZES: [u64; 9] = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 1
 const DEFAULT_WARMUP: Warmup = Warmup::Iterations(100);
 const DEFAULT_SEED: u64 = 1;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Bounds on what a peer may ask for, so that a plan from the network cannot make a server allocate
-/// without measure before its footprint is even computed.
-const MAX_SIZES: usize = 4096;
-const MAX_PERCENTILES: usize = 256;
-const MAX_NAME: usize = 1024;
 
 /// One run: what both sides must do alike, and the names that the client asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -138,7 +133,8 @@ impl Plan {
         }
     }
 
-    /// Checks a plan that came over the wire.
+    /// Checks a plan that came over the wire, so that a peer cannot make this side allocate without measure
+    /// before the footprint is even computed.
     ///
     /// # Errors
     /// [`PlanError::Invalid`] for a value that no command line makes.
@@ -147,7 +143,7 @@ impl Plan {
         if self.sizes.is_empty() {
             return invalid("sizes", "are empty");
         }
-        if self.sizes.len() > MAX_SIZES {
+        if self.sizes.len() > MOST_SIZES {
             return invalid("sizes", "are more than 4096");
         }
         match self.iterations {
@@ -166,14 +162,14 @@ impl Plan {
         if self.timeout.is_zero() {
             return invalid("timeout", "is 0");
         }
-        if self.percentiles.len() > MAX_PERCENTILES {
+        if self.percentiles.len() > MOST_PERCENTILES {
             return invalid("percentiles", "are more than 256");
         }
         if !self.percentiles.iter().all(|p| *p > 0.0 && *p <= 100.0) {
             return invalid("percentiles", "are not between 0 and 100");
         }
         let names = [&self.provider, &self.fabric, &self.domain];
-        if names.into_iter().flatten().any(|n| n.len() > MAX_NAME) {
+        if names.into_iter().flatten().any(|n| n.len() > MOST_OF_NAME) {
             return invalid("names", "are longer than 1024 bytes");
         }
         Ok(())

@@ -22,6 +22,7 @@ pub use clap_complete::Shell;
 pub use extras::{Binary, completions, man_pages};
 pub use pingpong::{DEFAULT_PORT, PingPongArgs, Role};
 pub use values::{ClockKind, Color, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup, nanoseconds};
+pub(crate) use values::{MOST_OF_NAME, MOST_PERCENTILES, MOST_SIZES};
 
 const PINGPONG_AFTER_HELP: &str = "\
 A report flag takes its file as --json=FILE, or as --json FILE where FILE has a '/' in it or ends in

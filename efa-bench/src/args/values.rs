@@ -11,6 +11,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::units;
 
+/// Most sizes of one run, percentiles of one table, and bytes of one name: the bounds that a server also
+/// sets to a plan from the network.
+pub(crate) const MOST_SIZES: usize = 4096;
+pub(crate) const MOST_PERCENTILES: usize = 256;
+pub(crate) const MOST_OF_NAME: usize = 1024;
+
+/// Longest time that a flag takes, so that no deadline leaves the range of the clock.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Which kind of message carries the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -179,7 +188,11 @@ pub(super) fn endpoint(word: &str) -> Result<Rdm, String> {
 }
 
 pub(super) fn sizes(word: &str) -> Result<Sizes, String> {
-    units::parse_sizes(word).map(Sizes).map_err(|e| e.to_string())
+    let sizes = units::parse_sizes(word).map_err(|e| e.to_string())?;
+    if sizes.len() > MOST_SIZES {
+        return Err(format!("{} sizes are more than one run takes; give at most {MOST_SIZES}", sizes.len()));
+    }
+    Ok(Sizes(sizes))
 }
 
 pub(super) fn count(word: &str) -> Result<u64, String> {
@@ -187,7 +200,11 @@ pub(super) fn count(word: &str) -> Result<u64, String> {
 }
 
 pub(super) fn duration(word: &str) -> Result<Duration, String> {
-    units::parse_duration(word).map_err(|e| e.to_string())
+    let time = units::parse_duration(word).map_err(|e| e.to_string())?;
+    if time > LONGEST {
+        return Err("that is longer than a year; give a shorter time, such as 10m".into());
+    }
+    Ok(time)
 }
 
 pub(super) fn warmup(word: &str) -> Result<Warmup, String> {
@@ -197,7 +214,7 @@ pub(super) fn warmup(word: &str) -> Result<Warmup, String> {
         }
         return count(word).map(Warmup::Iterations);
     }
-    units::parse_duration(word)
+    duration(word)
         .map(Warmup::Time)
         .map_err(|e| format!("{e}; a whole number is round trips (`100`), a time has a unit (`50ms`)"))
 }
@@ -275,6 +292,9 @@ pub(super) fn percentiles(word: &str) -> Result<Percentiles, String> {
             }
         }
     }
+    if list.len() > MOST_PERCENTILES {
+        return Err(format!("{} percentiles are more than a table takes; give at most {MOST_PERCENTILES}", list.len()));
+    }
     Ok(Percentiles(list))
 }
 
@@ -289,7 +309,7 @@ pub(super) fn output(word: &str) -> Result<Output, String> {
 pub(super) fn source_address(word: &str) -> Result<std::net::IpAddr, String> {
     word.parse().map_err(|_| {
         "not an IP address; write the address of this host's interface, such as 10.0.0.7 or \
-         fe80::1 (`ip -brief address` lists them)"
+         2001:db8::7 (`ip -brief address` lists them)"
             .into()
     })
 }
@@ -297,6 +317,9 @@ pub(super) fn source_address(word: &str) -> Result<std::net::IpAddr, String> {
 pub(super) fn name(word: &str) -> Result<String, String> {
     if word.trim().is_empty() {
         return Err("the name is empty; leave the flag out to let the best one be chosen".into());
+    }
+    if word.len() > MOST_OF_NAME {
+        return Err(format!("the name is longer than {MOST_OF_NAME} bytes"));
     }
     if word.chars().any(char::is_control) {
         return Err("the name has a control character in it".into());
@@ -319,6 +342,26 @@ mod tests {
         assert_eq!(warmup("50ms"), Ok(Warmup::Time(Duration::from_millis(50))));
         assert!(warmup("-5").is_err());
         assert!(warmup("").is_err());
+    }
+
+    #[test]
+    fn a_time_stays_within_the_range_of_the_clock() {
+        assert_eq!(duration("365s"), Ok(Duration::from_secs(365)));
+        assert!(duration("31536001s").is_err());
+        assert!(duration("18446744073709551615s").is_err());
+        assert!(warmup("18446744073709551615s").is_err());
+    }
+
+    #[test]
+    fn what_a_server_would_refuse_is_refused_here() {
+        let list = |n: usize| (1..=n).map(|i| i.to_string()).collect::<Vec<_>>().join(",");
+        assert!(sizes(&list(MOST_SIZES)).is_ok());
+        assert!(sizes(&list(MOST_SIZES + 1)).is_err());
+        let many: Vec<_> = (1..=MOST_PERCENTILES + 1).map(|i| format!("{}", i as f64 / 10.0)).collect();
+        assert!(percentiles(&many[1..].join(",")).is_ok());
+        assert!(percentiles(&many.join(",")).is_err());
+        assert!(name(&"x".repeat(MOST_OF_NAME)).is_ok());
+        assert!(name(&"x".repeat(MOST_OF_NAME + 1)).is_err());
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Control {
         if !arrived && self.link.end.is_none() {
             return Ok(());
         }
-        while !self.link.decoder.is_full() && self.link.fill()? {}
+        while self.link.fill()? {}
         let last_word = self.link.decoder.find(|content| match Message::decode(content) {
             Ok(message @ (Message::Abort { .. } | Message::Bye)) => Some(message),
             _ => None,
@@ -260,7 +260,7 @@ impl Link {
                 }
                 Err(e) => {
                     // What the peer said before it left explains more than the broken pipe does.
-                    while !self.decoder.is_full() && self.fill()? {}
+                    while self.fill()? {}
                     self.end.get_or_insert_with(|| e.to_string());
                     return Err(self.last_words());
                 }
@@ -289,7 +289,8 @@ impl Link {
 
     /// Reads once what has arrived, without waiting, and says whether anything had.
     pub(super) fn fill(&mut self) -> Result<bool, ControlError> {
-        if self.end.is_some() {
+        // What is there has to be taken first, so that a flood cannot fill the memory.
+        if self.end.is_some() || self.decoder.is_full() {
             return Ok(false);
         }
         let mut chunk = [0; 4096];

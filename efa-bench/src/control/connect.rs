@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -229,12 +229,8 @@ fn launch(target: &Target<'_>, address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     if target.local.is_some() || target.local_port != 0 {
-        let any = match address {
-            SocketAddr::V4(_) => IpAddr::from([0_u8; 4]),
-            SocketAddr::V6(_) => IpAddr::from([0_u16; 8]),
-        };
+        let local = local_end(target, address);
         socket.set_reuse_address(true)?;
-        let local = SocketAddr::new(target.local.unwrap_or(any), target.local_port);
         socket
             .bind(&local.into())
             .map_err(|e| io::Error::new(e.kind(), format!("cannot connect from {local}: {e}")))?;
@@ -243,6 +239,18 @@ fn launch(target: &Target<'_>, address: SocketAddr) -> io::Result<Socket> {
         Ok(()) => Ok(socket),
         Err(e) if e.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => Ok(socket),
         Err(e) => Err(e),
+    }
+}
+
+/// The end to connect from; a link-local address is on the link over which the peer is reached.
+fn local_end(target: &Target<'_>, peer: SocketAddr) -> SocketAddr {
+    let (any, scope) = match peer {
+        SocketAddr::V4(_) => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        SocketAddr::V6(peer) => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), peer.scope_id()),
+    };
+    match target.local.unwrap_or(any) {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, target.local_port, 0, scope).into(),
+        ip => SocketAddr::new(ip, target.local_port),
     }
 }
 

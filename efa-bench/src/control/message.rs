@@ -68,15 +68,7 @@ impl Hello {
         [("tool", &self.tool_version, &peer.tool_version), ("libfabric", &self.libfabric_run, &peer.libfabric_run)]
             .into_iter()
             .filter(|(_, ours, theirs)| ours != theirs)
-            .map(|(what, ours, theirs)| {
-                format!(
-                    "{what} version: {} on {}, {} on {}",
-                    printable(ours),
-                    printable(&self.host),
-                    printable(theirs),
-                    printable(&peer.host)
-                )
-            })
+            .map(|(what, ours, theirs)| format!("{what} version: {ours} on {}, {theirs} on {}", self.host, peer.host))
             .collect()
     }
 
@@ -107,7 +99,20 @@ impl Hello {
             let version = printable(&String::from_utf8_lossy(version));
             return Err(HelloError::Version(version_text(protocol, &version)));
         }
-        from_postcard(rest).map_err(|_| HelloError::Stranger)
+        from_postcard::<Hello>(rest).map(Hello::printable).map_err(|_| HelloError::Stranger)
+    }
+
+    /// The texts end up on a terminal, wherever they came from.
+    fn printable(self) -> Hello {
+        Hello {
+            tool_version: printable(&self.tool_version),
+            libfabric_build: printable(&self.libfabric_build),
+            libfabric_run: printable(&self.libfabric_run),
+            host: printable(&self.host),
+            clock: printable(&self.clock),
+            variables: self.variables.iter().map(|(name, value)| (printable(name), printable(value))).collect(),
+            ..self
+        }
     }
 }
 
@@ -301,6 +306,7 @@ mod tests {
         assert!(ours.version_differences(&theirs).is_empty());
         theirs.libfabric_run = "1.17.0".into();
         theirs.host = "nodeb\u{1b}[2J".into();
+        let theirs = Hello::decode(&theirs.encode().unwrap()).unwrap();
         assert_eq!(ours.version_differences(&theirs), ["libfabric version: 2.5.1 on unknown, 1.17.0 on nodeb?[2J"]);
     }
 

@@ -59,11 +59,11 @@ fn a_plan_that_no_command_line_makes_is_refused() {
     let good = plan("nodeb");
     let broken: [fn(&mut Plan); 7] = [
         |p| p.sizes.clear(),
-        |p| p.sizes = vec![1; MAX_SIZES + 1],
+        |p| p.sizes = vec![1; MOST_SIZES + 1],
         |p| p.iterations = Iterations::Fixed(0),
         |p| p.timeout = Duration::ZERO,
         |p| p.percentiles = vec![f64::NAN],
-        |p| p.provider = Some("x".repeat(MAX_NAME + 1)),
+        |p| p.provider = Some("x".repeat(MOST_OF_NAME + 1)),
         |p| p.iterations = Iterations::Adaptive { min: 2, max: 1, relative_ci: 0.01, max_time: Duration::from_secs(1) },
     ];
     for breaks in broken {
