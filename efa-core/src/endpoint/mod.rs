@@ -246,7 +246,8 @@ impl Endpoint {
         }
         let Some((entry, prov_text)) = self.cq.read_error()? else { return Ok(0) };
         let error = OpError::new(OpErrorDetail {
-            errno: Errno::new(entry.err),
+            // Positive by the man page; some providers (shm of 1.17) write it negated.
+            errno: Errno::of_return(entry.err.into()),
             prov_errno: entry.prov_errno,
             prov_text,
             overflow: entry.olen,
