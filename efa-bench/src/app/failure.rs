@@ -1,0 +1,124 @@
+//! Endings other than success.
+
+use crate::clock::ClockError;
+use crate::control::{ControlError, Refusal};
+use crate::observer::Phase;
+use crate::plan::PlanError;
+use crate::rig::RunError;
+use crate::select::SelectError;
+use crate::writers::OutputError;
+
+/// Exit statuses, as scripts rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All is well, or the reader of the output left.
+    Fine,
+    /// The run found something: wrong data.
+    Finding,
+    /// Nothing was measured: wrong usage, or the set-up failed.
+    Usage,
+    /// The run failed midway; what was measured is in the report.
+    Midway,
+    /// A signal ended the run; what was measured is in the report.
+    Interrupted,
+}
+
+impl Exit {
+    /// The status.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Fine => 0,
+            Exit::Finding => 1,
+            Exit::Usage => 2,
+            Exit::Midway => 3,
+            Exit::Interrupted => 130,
+        }
+    }
+}
+
+/// A failure: what to say, and how to exit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The exit status.
+    pub exit: Exit,
+    /// The text for standard error and for the report; empty to say nothing.
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure with this text.
+    pub fn new(exit: Exit, text: impl Into<String>) -> Failure {
+        Failure { exit, text: text.into() }
+    }
+
+    /// A failure of the set-up, named with its phase.
+    pub(super) fn setup(phase: Phase, error: impl std::fmt::Display) -> Failure {
+        Failure::new(Exit::Usage, format!("phase {phase}: {error}"))
+    }
+
+    /// A failure of the control connection in a phase.
+    ///
+    /// Before the two sides have agreed on anything nothing has started; after that, it has.
+    pub(super) fn control(phase: Phase, error: &ControlError) -> Failure {
+        let exit = match error {
+            ControlError::Interrupted => Exit::Interrupted,
+            ControlError::Resolve { .. }
+            | ControlError::Connect { .. }
+            | ControlError::InUse { .. }
+            | ControlError::Listen { .. }
+            | ControlError::Version { .. }
+            | ControlError::NotOurs { .. } => Exit::Usage,
+            _ => Exit::Midway,
+        };
+        Failure::new(exit, format!("phase {phase}: {error}"))
+    }
+
+    /// A failure of the run in a phase; `context` says over what it ran.
+    pub(super) fn run(phase: Phase, error: &RunError, context: &str) -> Failure {
+        match error {
+            RunError::Interrupted => Failure::new(Exit::Interrupted, format!("phase {phase}: interrupted")),
+            RunError::Control(error) => Failure::control(phase, error),
+            RunError::Mismatch { .. } => Failure::new(Exit::Finding, format!("phase {phase}: {error}{context}")),
+            _ => Failure::new(Exit::Midway, format!("phase {phase}: {error}{context}")),
+        }
+    }
+
+    /// What the server said instead of accepting the plan.
+    pub(super) fn refused(refusal: &Refusal) -> Failure {
+        let lines = refusal.lines();
+        let what = match refusal {
+            Refusal::Differences(_) => "the two sides were started differently:\n  ",
+            _ => "the server refused: ",
+        };
+        Failure::new(Exit::Usage, format!("phase {}: {what}{}", Phase::Handshake, lines.join("\n  ")))
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Failure {
+        let exit = match error {
+            OutputError::Open { .. } | OutputError::Same { .. } => Exit::Usage,
+            _ => Exit::Midway,
+        };
+        let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
+        Failure::new(exit, format!("{error}{source}"))
+    }
+}
+
+impl From<SelectError> for Failure {
+    fn from(error: SelectError) -> Failure {
+        Failure::setup(Phase::Resolve, error)
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Failure {
+        Failure::setup(Phase::Handshake, error)
+    }
+}
+
+impl From<ClockError> for Failure {
+    fn from(error: ClockError) -> Failure {
+        Failure::setup(Phase::Resolve, error)
+    }
+}

@@ -1,0 +1,148 @@
+//! Both sides on this host: the server is a child process, this process is the client.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use super::{Exit, Failure, client};
+use crate::args::PingPongArgs;
+use crate::observer::Phase;
+
+/// What the child may take to listen.
+const STARTING: Duration = Duration::from_secs(20);
+/// What the child may take to end after its client has.
+const ENDING: Duration = Duration::from_secs(6);
+
+/// Runs both sides.
+pub(super) fn run(args: &PingPongArgs) -> Result<(), Failure> {
+    if args.dry_run {
+        return client::dry_run(args);
+    }
+    let host =
+        args.source_address.map_or_else(|| if args.ipv6 { "::1" } else { "127.0.0.1" }.into(), |a| a.to_string());
+    let mut server = Server::start(args, &host)?;
+    let port = server.port()?;
+    let ended = client::run_at(args, &host, port, args.last_core());
+    server.end();
+    ended
+}
+
+/// The child; whatever happens here, it ends with this value.
+struct Server {
+    child: Child,
+    stdout: Option<ChildStdout>,
+}
+
+impl Server {
+    /// Starts the child before anything of libfabric is: a fork afterwards may abort on EFA.
+    fn start(args: &PingPongArgs, host: &str) -> Result<Server, Failure> {
+        let failed = |error| Failure::setup(Phase::Control, format!("the server process cannot be started: {error}"));
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(&program);
+        if program.file_name().is_some_and(|name| name == "efa") {
+            child.arg("pingpong");
+        }
+        child.args(server_args(args, host)).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = child.spawn().map_err(failed)?;
+        let stdout = child.stdout.take();
+        Ok(Server { child, stdout })
+    }
+
+    /// The port that the child says it listens on.
+    fn port(&mut self) -> Result<u16, Failure> {
+        let (tell, told) = mpsc::channel();
+        let stdout = self.stdout.take();
+        // The read has no deadline, but it ends with the child, which this value ends.
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            if let Some(stdout) = stdout {
+                let _ = BufReader::new(stdout).read_line(&mut line);
+            }
+            let _ = tell.send(line);
+        });
+        let line = told.recv_timeout(STARTING).unwrap_or_default();
+        let port = line.trim().strip_prefix("{\"control_port\":").and_then(|rest| rest.strip_suffix('}'));
+        if let Some(port) = port.and_then(|port| port.parse().ok()) {
+            return Ok(port);
+        }
+        self.wait(Duration::from_secs(1));
+        match self.child.try_wait() {
+            // It has said why on standard error, which is this process's own.
+            Ok(Some(status)) => {
+                let exit = if status.code() == Some(i32::from(Exit::Interrupted.code())) {
+                    Exit::Interrupted
+                } else {
+                    Exit::Usage
+                };
+                Err(Failure::new(exit, format!("phase {}: the server process ended with {status}", Phase::Control)))
+            }
+            _ => Err(Failure::setup(Phase::Control, format!("the server process did not listen within {STARTING:?}"))),
+        }
+    }
+
+    /// Waits until the child has ended; whether it has.
+    fn wait(&mut self, limit: Duration) -> bool {
+        let Ok(Some(pid)) = i32::try_from(self.child.id()).map(Pid::from_raw) else { return false };
+        let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else {
+            // Ended and reaped, or a kernel without pidfd, where `end` asks once more.
+            return matches!(self.child.try_wait(), Ok(Some(_)));
+        };
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+            match poll(&mut fds, Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => {}
+                _ => return matches!(self.child.try_wait(), Ok(Some(_))),
+            }
+        }
+    }
+
+    /// Ends the child: it has its own reasons to end, then SIGTERM, then SIGKILL.
+    fn end(&mut self) {
+        if self.wait(ENDING) {
+            return;
+        }
+        if let Ok(Some(pid)) = i32::try_from(self.child.id()).map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        if !self.wait(Duration::from_secs(2)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            if !self.wait(Duration::from_secs(2)) {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
+        }
+    }
+}
+
+/// The server's command line: where it listens, where it runs; the rest comes with the plan.
+fn server_args(args: &PingPongArgs, host: &str) -> Vec<OsString> {
+    let mut list: Vec<OsString> = vec!["--announce".into(), "--port".into(), "0".into(), "-s".into(), host.into()];
+    let mut give = |flag: &str, value: Option<String>| {
+        if let Some(value) = value {
+            list.push(flag.into());
+            list.push(value.into());
+        }
+    };
+    give("--provider", args.provider.clone());
+    give("--fabric", args.fabric.clone());
+    give("--domain", args.domain.clone());
+    give("--pin", args.first_core().map(|core| core.to_string()));
+    list
+}

@@ -1,0 +1,5 @@
+//! The benchmarks, one file each.
+
+mod pingpong;
+
+pub use pingpong::PingPong;
