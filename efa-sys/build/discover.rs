@@ -16,8 +16,8 @@ const HEADER: &str = "rdma/fabric.h";
 /// Where a prefix may keep its libraries: installers differ per distribution.
 const LIBRARY_DIRS: &[&str] = &["lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"];
 
-/// Names that satisfy `-lfabric`.
-const LIBRARY_FILES: &[&str] = &["libfabric.so", "libfabric.a"];
+/// What `-lfabric` finds there. A static library would need those of every provider built into it.
+const LIBRARY_FILE: &str = "libfabric.so";
 
 /// The directories that pkg-config gave for libfabric.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ fn complete(include: &Path, candidates: &[PathBuf], place: &str) -> Result<Libra
     if version < OLDEST {
         return Err(miss(Reason::TooOld { header, version }));
     }
-    let holds_library = |dir: &&PathBuf| LIBRARY_FILES.iter().any(|file| dir.join(file).exists());
+    let holds_library = |dir: &&PathBuf| dir.join(LIBRARY_FILE).exists();
     let Some(libdir) = candidates.iter().find(holds_library) else {
         return Err(miss(Reason::NoLibrary(candidates.to_vec())));
     };

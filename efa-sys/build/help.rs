@@ -121,7 +121,7 @@ fn explain(reason: &Reason) -> String {
             format!("too old: {} is version {version}, and {OLDEST} is needed", header.display())
         }
         Reason::NoLibrary(dirs) => {
-            let mut text = "the headers are there, but no libfabric.so or libfabric.a in".to_owned();
+            let mut text = "the headers are there, but no libfabric.so in".to_owned();
             for dir in dirs {
                 let _ = write!(text, "\n  {}", dir.display());
             }

