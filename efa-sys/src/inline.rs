@@ -7,9 +7,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::bindings::{
-    fi_addr_t, fi_cq_err_entry, fi_msg, fi_msg_rma, fi_msg_tagged, fid_cq, fid_ep, iovec,
-};
+use crate::bindings::{fi_addr_t, fi_cq_err_entry, fi_msg, fi_msg_rma, fi_msg_tagged, fid_cq, fid_ep, iovec};
 
 /// Loads one entry of an object's table of operations.
 ///

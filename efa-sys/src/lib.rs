@@ -72,11 +72,10 @@ pub use fallback::*;
 
 // Named one by one, because a name outranks a glob: these stand in for the shims of that name.
 pub use inline::{
-    fi_cq_read, fi_cq_readerr, fi_cq_readfrom, fi_cq_sread, fi_inject, fi_inject_write,
-    fi_inject_writedata, fi_injectdata, fi_read, fi_readmsg, fi_readv, fi_recv, fi_recvmsg,
-    fi_recvv, fi_send, fi_senddata, fi_sendmsg, fi_sendv, fi_tinject, fi_tinjectdata, fi_trecv,
-    fi_trecvmsg, fi_trecvv, fi_tsend, fi_tsenddata, fi_tsendmsg, fi_tsendv, fi_write, fi_writedata,
-    fi_writemsg, fi_writev,
+    fi_cq_read, fi_cq_readerr, fi_cq_readfrom, fi_cq_sread, fi_inject, fi_inject_write, fi_inject_writedata,
+    fi_injectdata, fi_read, fi_readmsg, fi_readv, fi_recv, fi_recvmsg, fi_recvv, fi_send, fi_senddata, fi_sendmsg,
+    fi_sendv, fi_tinject, fi_tinjectdata, fi_trecv, fi_trecvmsg, fi_trecvv, fi_tsend, fi_tsenddata, fi_tsendmsg,
+    fi_tsendv, fi_write, fi_writedata, fi_writemsg, fi_writev,
 };
 
 /// The version of the headers that this crate was built from, as `major.minor.revision`.
