@@ -102,7 +102,7 @@ pub enum ClockChoice {
 impl ClockChoice {
     /// Makes the clock: calibrates it where that is needed and measures its overhead.
     ///
-    /// Takes up to 0.2 s for the counter.
+    /// Takes up to 0.3 s for the counter.
     ///
     /// # Errors
     /// [`ClockError::NoSteadyCounter`] when the counter is demanded and is not known to be steady.
