@@ -9,6 +9,7 @@ use crate::args::{Mode, Warmup};
 use crate::benchmark::{Benchmark, Point};
 use crate::clock::Clock;
 use crate::control::{Counts, Message};
+use crate::observer::Phase;
 use crate::plan::{Iterations, Plan};
 use crate::record::{Recorder, RunSamples};
 use crate::rig::{Rig, RunError};
@@ -27,21 +28,10 @@ const CONFIDENCE: f64 = 0.95;
 /// What the server waits for its client beyond the time-out: the client writes its files in between.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The stages of a point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// The first message, which sets up what the provider needs.
-    FirstMessage,
-    /// Untimed iterations.
-    WarmUp,
-    /// Timed iterations.
-    Measure,
-}
-
 /// What the runner tells while it runs, always outside of timed regions.
 pub trait Events {
     /// What is being done now.
-    fn stage(&mut self, stage: Stage);
+    fn phase(&mut self, phase: Phase);
     /// A point begins.
     fn point_started(&mut self, point: &Point);
     /// This much of the point is done, from 0 to 1.
@@ -95,11 +85,11 @@ struct Client<'r, 'a, B, C> {
 impl<B: Benchmark, C: Clock> Client<'_, '_, B, C> {
     fn measure(&mut self, plan: &Plan, events: &mut impl Events) -> Result<EndedBy, RunError> {
         self.rig.start_point(self.point.size as usize);
-        events.stage(Stage::FirstMessage);
+        events.phase(Phase::FirstMessage);
         let estimate = self.first_message()?;
-        events.stage(Stage::WarmUp);
+        events.phase(Phase::WarmUp);
         let estimate = self.warm_up(plan.warmup, estimate)?;
-        events.stage(Stage::Measure);
+        events.phase(Phase::Measure);
         let rule = StopRule::of(plan);
         let mut pace = Pace { estimate, elapsed: Duration::ZERO };
         loop {
@@ -227,6 +217,8 @@ pub fn run_server<B: Benchmark, C: Clock>(
         rig.control().send(&Message::Ready)?;
         rig.start_batch();
         benchmark.run(rig, iterations, &mut recorder)?;
+        // Between batches: whoever else waits for this server hears now that it is busy.
+        events.progress(0.0);
         check_counts(rig)?;
         let counts = Counts {
             posts: rig.link.posts(),
@@ -277,7 +269,7 @@ impl Pace {
 
 /// How many iterations fit into a time.
 fn iterations_in(time: Duration, estimate: Duration) -> u64 {
-    (time.as_secs_f64() / estimate.as_secs_f64().max(1e-9)) as u64
+    u64::try_from(time.as_nanos() / estimate.as_nanos().max(1)).unwrap_or(u64::MAX)
 }
 
 /// When a point is done.

@@ -13,7 +13,7 @@ use efa_bench::environment::Environment;
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn hello(version: &str) -> Hello {
-    let mut hello = Hello::new("1.17.0", "2.5.1", &Environment::default(), "monotonic");
+    let mut hello = Hello::new("1.17.0", "2.5.1", "/usr/lib/libfabric.so.1", &Environment::default());
     hello.tool_version = version.into();
     hello
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 use super::events::ClientEvents;
 use super::session::{self, Local, Meeting};
 use super::{Exit, Failure};
-use crate::args::{self, Output, PingPongArgs, Wait};
+use crate::args::{ClockChoice, Output, PingPongArgs, Wait};
 use crate::benchmark::Benchmark;
 use crate::benchmarks::PingPong;
-use crate::clock::{Clock, ClockChoice, OpenClock};
+use crate::clock::{self, Clock, OpenClock};
 use crate::control::{Accept, Control, Message, Target, connect, loopback_note};
 use crate::environment::{Circumstances, CpuSnapshot, Environment, warnings};
 use crate::observer::{self, Observer, Phase};
@@ -92,18 +92,14 @@ impl Client<'_> {
         let mut plan = Plan::from_args(self.args);
         self.report.run.plan = Some(plan.clone());
         self.observer.phase(Phase::Resolve);
-        let choice = match self.args.clock {
-            None | Some(args::ClockKind::Auto) => ClockChoice::Auto,
-            Some(args::ClockKind::Tsc) => ClockChoice::Tsc,
-            Some(args::ClockKind::Monotonic) => ClockChoice::Monotonic,
-        };
-        let local = Local::new(core, &choice.to_string())?;
+        let choice = self.args.clock.unwrap_or(ClockChoice::Auto);
+        let local = Local::new(core)?;
         self.report.run.sides.local = Some(local.side(report::Role::Client));
         self.report.environment.local = Some(local.environment.clone());
         // What is not there is not waited for.
         select::check_names(&session::request(&plan, None, None))?;
         local.check_memory(&plan, false)?;
-        let clock = choice.open()?;
+        let clock = clock::open(choice)?;
 
         self.observer.phase(Phase::Control);
         let deadline = Instant::now() + self.args.connect_timeout();

@@ -1,23 +1,17 @@
 //! What the runner tells, turned into what the user sees.
 
 use std::io::Stdout;
+use std::net::SocketAddr;
 
 use super::Failure;
+use super::session::Local;
 use crate::benchmark::Point;
-use crate::control::Stop;
+use crate::control::{Listener, Stop};
 use crate::observer::{Observer, Phase};
 use crate::report::{self, Report};
-use crate::runner::{Events, Stage};
+use crate::runner::Events;
 use crate::stats::PointResult;
 use crate::writers::{Flow, Outputs};
-
-fn phase_of(stage: Stage) -> Phase {
-    match stage {
-        Stage::FirstMessage => Phase::FirstMessage,
-        Stage::WarmUp => Phase::WarmUp,
-        Stage::Measure => Phase::Measure,
-    }
-}
 
 /// Steps that a point's progress is shown in.
 const STEPS: u64 = 1000;
@@ -37,9 +31,9 @@ pub(super) struct ClientEvents<'a> {
 }
 
 impl Events for ClientEvents<'_> {
-    fn stage(&mut self, stage: Stage) {
-        self.phase = phase_of(stage);
-        self.observer.phase(self.phase);
+    fn phase(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.observer.phase(phase);
     }
 
     fn point_started(&mut self, point: &Point) {
@@ -67,21 +61,30 @@ impl Events for ClientEvents<'_> {
     }
 }
 
-/// The server's: shows which size runs.
+/// The server's: shows which size runs, and sends other clients away.
 pub(super) struct ServerEvents<'a> {
     pub(super) observer: &'a mut dyn Observer,
+    pub(super) listener: &'a mut Listener,
+    pub(super) local: &'a Local,
+    /// The client that is being served.
+    pub(super) client: String,
 }
 
 impl Events for ServerEvents<'_> {
-    fn stage(&mut self, stage: Stage) {
-        self.observer.phase(phase_of(stage));
+    fn phase(&mut self, phase: Phase) {
+        self.observer.phase(phase);
     }
 
     fn point_started(&mut self, point: &Point) {
         self.observer.point_started(point.size);
     }
 
-    fn progress(&mut self, _fraction: f64) {}
+    fn progress(&mut self, _fraction: f64) {
+        let observer = &mut *self.observer;
+        let mut say = |from: SocketAddr, why: &str| observer.note(&format!("{from} {why}"));
+        // Out of file descriptors: the client that is being served needs none, and the others wait.
+        let _ = self.listener.refuse_busy(&self.local.hello, &self.client, &self.local.stop, &mut say);
+    }
 
     fn point_finished(&mut self, _result: PointResult) {}
 }

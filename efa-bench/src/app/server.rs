@@ -39,7 +39,7 @@ pub(super) fn run(args: &PingPongArgs) -> Result<(), Failure> {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
     }
     let mut observer = observer::on_stderr(args.verbose > 0);
-    let local = Local::new(args.first_core(), "untimed")?;
+    let local = Local::new(args.first_core())?;
     let constraints = Constraints::from_args(args);
     // What is not there is said before anybody is waited for.
     let names = select::Request {
@@ -56,11 +56,19 @@ pub(super) fn run(args: &PingPongArgs) -> Result<(), Failure> {
     loop {
         let mut on_stranger = |from: SocketAddr, why: &str| observer.note(&format!("dropped {from}: {why}"));
         let mut control = listener.accept(&local.hello, None, &local.stop, &mut on_stranger).map_err(failed)?;
-        observer.note(&format!("client {} ({})", control.peer_addr(), control.hello().host));
+        if !args.announce {
+            observer.note(&format!("client {} ({})", control.peer_addr(), control.hello().host));
+        }
         for line in local.hello.version_differences(control.hello()) {
             observer.note(&line);
         }
-        let mut server = Server { args, local: &local, constraints: &constraints, observer: observer.as_mut() };
+        let mut server = Server {
+            args,
+            local: &local,
+            constraints: &constraints,
+            listener: &mut listener,
+            observer: observer.as_mut(),
+        };
         let ended = server.serve(&mut control);
         match &ended {
             Err(failure) => control.abort(&failure.text),
@@ -107,13 +115,14 @@ struct Server<'a> {
     args: &'a PingPongArgs,
     local: &'a Local,
     constraints: &'a Constraints,
+    listener: &'a mut Listener,
     observer: &'a mut dyn Observer,
 }
 
 impl Server<'_> {
     fn serve(&mut self, control: &mut Control) -> Result<(), Failure> {
         self.observer.phase(Phase::Handshake);
-        let (mut plan, client) = hear(control)?;
+        let (mut plan, theirs) = hear(control)?;
         plan.check()?;
         let same_host = self.local.hello.same_host(control.hello());
         let choice = match self.choose(&mut plan, control, same_host) {
@@ -137,12 +146,14 @@ impl Server<'_> {
         let observer = &mut *self.observer;
         let mut phase = |phase| observer.phase(phase);
         let meeting = session::meet(self.local, &choice, &plan, control, &mut phase)?;
-        let mode = session::wait_mode(plan.wait, same_host, &self.local.environment, &client);
+        let mode = session::wait_mode(plan.wait, same_host, &self.local.environment, &theirs);
         let context = session::context(&choice, &meeting, (control.local_addr(), control.peer_addr()));
+        let client = format!("{} ({})", control.peer_addr(), control.hello().host);
         let watch = Watch::new(control, &self.local.stop, plan.timeout, mode);
         let clock = MonotonicClock::new("the server times nothing");
         let mut rig = Rig::new(meeting.link, &clock, Role::Server, watch, plan.verify.then_some(plan.seed));
-        let mut events = ServerEvents { observer: &mut *self.observer };
+        let mut events =
+            ServerEvents { observer: &mut *self.observer, listener: &mut *self.listener, local: self.local, client };
         let ended =
             runner::run_server(&PingPong, &mut rig, &plan, &mut events).and_then(|()| rig.into_link().close(CLOSING));
         ended.map_err(|error| Failure::run(Phase::Measure, &error, &context))

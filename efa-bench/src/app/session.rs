@@ -37,7 +37,7 @@ pub(super) struct Local {
 
 impl Local {
     /// Pins this process, installs signal handlers, and looks at the host and the library.
-    pub(super) fn new(core: Option<usize>, clock: &str) -> Result<Local, Failure> {
+    pub(super) fn new(core: Option<usize>) -> Result<Local, Failure> {
         // Before any call of libfabric: shm's own handlers clean up and then call those they found.
         let stop = Stop::on_signals()
             .map_err(|error| Failure::setup(Phase::Resolve, format!("no signal handler can be installed: {error}")))?;
@@ -47,7 +47,8 @@ impl Local {
         let environment = Environment::collect(Path::new("/"));
         let library = version::library().map_err(|error| Failure::setup(Phase::Resolve, error))?;
         let variables = version::parameters().map_err(|error| Failure::setup(Phase::Resolve, error))?;
-        let hello = Hello::new(library.build_release, &library.run.to_string(), &environment, clock);
+        let path = library.path.display().to_string();
+        let hello = Hello::new(library.build_release, &library.run.to_string(), &path, &environment);
         let variables = variables.into_iter().map(|p| p.name).collect();
         Ok(Local { stop, environment, library, hello, variables, core })
     }
@@ -85,7 +86,7 @@ pub(super) fn peer_side(hello: &Hello, environment: Option<&Environment>, role: 
         libfabric: report::Libfabric {
             build_version: hello.libfabric_build.clone(),
             run_version: hello.libfabric_run.clone(),
-            path: None,
+            path: Some(hello.libfabric_path.clone()),
         },
         pinned_core: environment.and_then(only_core),
     }

@@ -21,7 +21,7 @@ use clap::{ColorChoice, Command, CommandFactory, FromArgMatches, Parser, Subcomm
 pub use clap_complete::Shell;
 pub use extras::{Binary, completions, man_pages};
 pub use pingpong::{DEFAULT_PORT, PingPongArgs, Role};
-pub use values::{ClockKind, Color, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup, nanoseconds};
+pub use values::{ClockChoice, Color, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup, nanoseconds};
 pub(crate) use values::{MOST_OF_NAME, MOST_PERCENTILES, MOST_SIZES};
 
 const PINGPONG_AFTER_HELP: &str = "\

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{self, ClockKind, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup};
+use super::values::{self, ClockChoice, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup};
 
 /// The control port where none is given: the one that fi_pingpong uses, so that firewall rules made
 /// for it keep working.
@@ -119,7 +119,7 @@ pub struct PingPongArgs {
         value_name = "auto|tsc|monotonic",
         help_heading = "Measurement"
     )]
-    pub clock: Option<ClockKind>,
+    pub clock: Option<ClockChoice>,
 
     /// Print what would run, and stop
     #[arg(long, help_heading = "Measurement")]

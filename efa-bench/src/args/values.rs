@@ -57,7 +57,7 @@ pub enum Inject {
 /// The clock that is read around a round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ClockKind {
+pub enum ClockChoice {
     /// The time-stamp counter where it is steady, else the monotonic clock
     Auto,
     /// The processor's time-stamp counter

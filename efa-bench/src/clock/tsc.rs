@@ -34,7 +34,7 @@ pub struct TscClock {
 impl TscClock {
     /// Calibrates the counter and measures what a read costs.
     ///
-    /// Only [`ClockChoice::open`](super::ClockChoice::open) makes one, with what says that it is steady.
+    /// Only [`open`](super::open) makes one, with what says that it is steady.
     pub(super) fn new(counter: &str) -> Self {
         let mut this = Self {
             clock: quanta::Clock::new(),

@@ -38,14 +38,14 @@ pub struct Hello {
     pub pid: u32,
     /// Environment variables on the allow-list.
     pub variables: BTreeMap<String, String>,
-    /// Clock in use.
-    pub clock: String,
+    /// File that its libfabric was loaded from.
+    pub libfabric_path: String,
 }
 
 impl Hello {
-    /// A hello of this process with what the system says; versions of libfabric and the clock are the
+    /// A hello of this process with what the system says; version and path of libfabric are the
     /// caller's to add.
-    pub fn new(libfabric_build: &str, libfabric_run: &str, env: &Environment, clock: &str) -> Self {
+    pub fn new(libfabric_build: &str, libfabric_run: &str, libfabric_path: &str, env: &Environment) -> Self {
         Hello {
             tool_version: env!("CARGO_PKG_VERSION").into(),
             libfabric_build: libfabric_build.into(),
@@ -54,7 +54,7 @@ impl Hello {
             boot_id: env.boot_id.clone(),
             pid: std::process::id(),
             variables: env.variables.clone(),
-            clock: clock.into(),
+            libfabric_path: libfabric_path.into(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Hello {
             libfabric_build: printable(&self.libfabric_build),
             libfabric_run: printable(&self.libfabric_run),
             host: printable(&self.host),
-            clock: printable(&self.clock),
+            libfabric_path: printable(&self.libfabric_path),
             variables: self.variables.iter().map(|(name, value)| (printable(name), printable(value))).collect(),
             ..self
         }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     fn hello() -> Hello {
-        Hello::new("1.17.0", "2.5.1", &Environment::default(), "tsc")
+        Hello::new("1.17.0", "2.5.1", "/usr/lib/libfabric.so.1", &Environment::default())
     }
 
     #[test]

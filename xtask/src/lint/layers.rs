@@ -14,14 +14,13 @@ const LAYERS: &[&[&str]] = &[
     &["units"],
     &["args"],
     &["plan"],
-    &["clock", "record", "stats"],
+    &["clock", "record", "stats", "observer"],
     &["control", "environment"],
     &["select", "rig"],
     &["benchmark", "benchmarks"],
     &["runner"],
     &["report"],
     &["writers"],
-    &["observer"],
     &["app"],
 ];
 
