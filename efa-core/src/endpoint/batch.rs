@@ -1,10 +1,14 @@
 //! The completions of one poll.
 
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::num::NonZeroU32;
 
-use efa_sys::fi_cq_tagged_entry;
+use efa_sys::{FI_ADDR_NOTAVAIL, fi_cq_tagged_entry};
 
-use super::Completion;
+use super::slots::Held;
+use super::{Completion, Peer};
+use crate::mem::Payload;
 
 /// Room for the completions of one [`poll`](super::Endpoint::poll); made once, used for ever.
 ///
@@ -16,12 +20,17 @@ use super::Completion;
 /// assert_eq!(batch.by_ref().count(), 0);
 /// ```
 pub struct Batch {
+    /// Items `head..tail` are initialised in both arrays, and not yet taken. A [`Completion`] is put together
+    /// only when it is taken, so that what the caller does not look at is never copied.
     entries: [MaybeUninit<fi_cq_tagged_entry>; Batch::CAPACITY],
-    sources: [u64; Batch::CAPACITY],
-    items: [MaybeUninit<Completion>; Batch::CAPACITY],
-    /// Items `head..tail` are initialised and not yet taken.
+    held: [MaybeUninit<Held<Payload>>; Batch::CAPACITY],
     head: usize,
     tail: usize,
+    /// An operation that failed, alone in its batch: `head` is past `tail` then, which keeps it off the hot path.
+    failed: Option<Box<Completion>>,
+    /// Whose peers the sources are, where sources were read.
+    owner: Option<NonZeroU32>,
+    sources: [u64; Batch::CAPACITY],
 }
 
 // SAFETY: the raw pointers inside are the contexts in `entries`, which nothing follows: `poll` compares them
@@ -40,16 +49,18 @@ impl Batch {
     pub fn new() -> Batch {
         Batch {
             entries: [const { MaybeUninit::uninit() }; Batch::CAPACITY],
-            sources: [0; Batch::CAPACITY],
-            items: [const { MaybeUninit::uninit() }; Batch::CAPACITY],
+            held: [const { MaybeUninit::uninit() }; Batch::CAPACITY],
             head: 0,
             tail: 0,
+            failed: None,
+            owner: None,
+            sources: [0; Batch::CAPACITY],
         }
     }
 
     /// Completions not yet taken.
     pub fn len(&self) -> usize {
-        self.tail - self.head
+        self.tail.checked_sub(self.head).unwrap_or(1)
     }
 
     /// Whether every completion has been taken.
@@ -61,17 +72,13 @@ impl Batch {
     #[inline]
     pub(super) fn clear(&mut self) {
         if self.head != self.tail {
-            self.by_ref().for_each(drop);
+            self.drop_items();
         }
-        self.head = 0;
-        self.tail = 0;
     }
 
-    /// Adds a completion; a poll adds at most `CAPACITY` after a clear.
-    #[inline]
-    pub(super) fn push(&mut self, completion: Completion) {
-        self.items[self.tail].write(completion);
-        self.tail += 1;
+    #[cold]
+    fn drop_items(&mut self) {
+        self.by_ref().for_each(drop);
     }
 
     #[inline]
@@ -84,16 +91,93 @@ impl Batch {
         self.sources.as_mut_ptr()
     }
 
-    /// The queue entry that the provider wrote at `index`; only indices below the count just read.
+    /// The context in the first entry.
+    ///
+    /// # Safety
+    ///
+    /// The provider has written that entry.
     #[inline]
-    pub(super) fn entry(&self, index: usize) -> fi_cq_tagged_entry {
-        // SAFETY: `poll` asks only for entries that fi_cq_read has just said it wrote, and bounds are checked.
-        unsafe { self.entries[index].assume_init_read() }
+    pub(super) unsafe fn first_context(&self) -> *mut c_void {
+        // SAFETY: the caller's promise.
+        unsafe { self.entries[0].assume_init_ref() }.op_context
     }
 
+    /// Takes over the first entry, which the provider has just written, for the operation that held this.
     #[inline]
-    pub(super) fn source(&self, index: usize) -> u64 {
-        self.sources[index]
+    pub(super) fn hold_first(&mut self, held: Held<Payload>) {
+        self.held[0].write(held);
+        self.owner = None;
+        self.head = 0;
+        self.tail = 1;
+    }
+
+    /// Takes over the first `count` entries, which the provider has just written: `take` is asked for what each
+    /// operation held. Entries without any are left out; the first such entry is returned.
+    ///
+    /// # Safety
+    ///
+    /// The batch is empty, and `count` entries are initialised, with as many sources if there is an `owner`.
+    #[inline]
+    pub(super) unsafe fn adopt(
+        &mut self,
+        count: usize,
+        owner: Option<NonZeroU32>,
+        mut take: impl FnMut(&fi_cq_tagged_entry) -> Option<Held<Payload>>,
+    ) -> Option<fi_cq_tagged_entry> {
+        debug_assert!(self.is_empty() && count <= Batch::CAPACITY);
+        self.head = 0;
+        self.owner = owner;
+        for index in 0..count {
+            // SAFETY: index < count <= CAPACITY.
+            let entry = unsafe { self.entries.get_unchecked(index) };
+            // SAFETY: the caller says that `count` entries are initialised.
+            let entry = unsafe { entry.assume_init_ref() };
+            let Some(held) = take(entry) else { return self.adopt_around(index, count, take) };
+            // SAFETY: index < count <= CAPACITY.
+            unsafe { self.held.get_unchecked_mut(index) }.write(held);
+        }
+        self.tail = count;
+        None
+    }
+
+    /// The rest of [`adopt`](Batch::adopt) once an entry has turned out to belong to no operation.
+    #[cold]
+    #[inline(never)]
+    fn adopt_around(
+        &mut self,
+        first: usize,
+        count: usize,
+        mut take: impl FnMut(&fi_cq_tagged_entry) -> Option<Held<Payload>>,
+    ) -> Option<fi_cq_tagged_entry> {
+        let entries = &mut self.entries[..count];
+        // SAFETY: `adopt` was called with `count` initialised entries, and has not moved any.
+        let spurious = unsafe { entries[first].assume_init() };
+        self.tail = first;
+        for index in first + 1..count {
+            // SAFETY: as above; an entry is plain data.
+            let entry = unsafe { entries[index].assume_init() };
+            if let Some(held) = take(&entry) {
+                entries[self.tail].write(entry);
+                self.sources[self.tail] = self.sources[index];
+                self.held[self.tail].write(held);
+                self.tail += 1;
+            }
+        }
+        Some(spurious)
+    }
+
+    /// Holds one failed operation and nothing else.
+    pub(super) fn fail(&mut self, failed: Completion) {
+        self.clear();
+        self.failed = Some(Box::new(failed));
+        self.head = 1;
+        self.tail = 0;
+    }
+
+    #[cold]
+    fn next_failed(&mut self) -> Option<Completion> {
+        self.head = self.tail;
+        self.failed.take().map(|failed| *failed)
     }
 }
 
@@ -108,13 +192,25 @@ impl Iterator for Batch {
 
     #[inline]
     fn next(&mut self) -> Option<Completion> {
-        if self.head == self.tail {
-            return None;
-        }
         let index = self.head;
+        if index >= self.tail {
+            return if index == self.tail { None } else { self.next_failed() };
+        }
         self.head += 1;
+        // SAFETY: index < tail <= CAPACITY.
+        let held = unsafe { self.held.get_unchecked(index) };
         // SAFETY: items `head..tail` are initialised, and moving the head up makes this read the only one.
-        Some(unsafe { self.items[index].assume_init_read() })
+        let held = unsafe { held.assume_init_read() };
+        // SAFETY: as for `held`.
+        let entry = unsafe { self.entries.get_unchecked(index) };
+        // SAFETY: initialised together with `held`.
+        let entry = unsafe { entry.assume_init_ref() };
+        let from = self.owner.and_then(|owner| {
+            // SAFETY: index < tail <= CAPACITY.
+            let address = *unsafe { self.sources.get_unchecked(index) };
+            (address != FI_ADDR_NOTAVAIL).then_some(Peer { address, owner })
+        });
+        Some(Completion::finished(entry, held, from))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

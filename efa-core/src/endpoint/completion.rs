@@ -2,6 +2,7 @@
 
 use efa_sys::{fi_cq_err_entry, fi_cq_tagged_entry};
 
+use super::slots::Held;
 use super::{Peer, Token};
 use crate::error::OpError;
 use crate::mem::Payload;
@@ -37,16 +38,17 @@ pub struct Completion {
 
 impl Completion {
     #[inline]
-    pub(super) fn finished(entry: &fi_cq_tagged_entry, buf: Payload, token: Token, from: Option<Peer>) -> Completion {
+    pub(super) fn finished(entry: &fi_cq_tagged_entry, held: Held<Payload>, from: Option<Peer>) -> Completion {
+        let Held { payload: buf, token } = held;
         // Providers leave the length of a send unset.
         let len = if entry.flags & efa_sys::FI_RECV != 0 { entry.len } else { buf.len() };
         Completion { token, buf, len, tag: entry.tag, from, status: Ok(()), data: entry.data, flags: entry.flags }
     }
 
-    pub(super) fn failed(entry: &fi_cq_err_entry, buf: Payload, token: Token, error: OpError) -> Completion {
+    pub(super) fn failed(entry: &fi_cq_err_entry, held: Held<Payload>, error: OpError) -> Completion {
         Completion {
-            token,
-            buf,
+            token: held.token,
+            buf: held.payload,
             len: entry.len,
             tag: entry.tag,
             from: None,

@@ -1,6 +1,6 @@
 //! Untagged messages.
 
-use super::{Endpoint, Peer, PostErrorKind, Rejected, Token, refused};
+use super::{Endpoint, Peer, PostErrorKind, Rejected, Token, refused, rejected};
 use crate::error::Errno;
 use crate::mem::{Buf, Payload};
 
@@ -24,10 +24,10 @@ impl Endpoint {
         let payload = buf.into();
         let address = match self.resolve(to) {
             Ok(address) => address,
-            Err(kind) => return Err(Rejected { buf: payload, kind }),
+            Err(kind) => return rejected(payload, kind),
         };
         let Some(slot) = self.ops.vacancy() else {
-            return Err(Rejected { buf: payload, kind: PostErrorKind::WouldBlock });
+            return rejected(payload, PostErrorKind::WouldBlock);
         };
         let region = payload.region();
         // SAFETY: the endpoint is open; region is registered memory that `payload` keeps alive; the context is
@@ -36,7 +36,7 @@ impl Endpoint {
             efa_sys::fi_send(self.ep.as_ptr(), region.start, region.len, region.desc, address, slot.context())
         };
         if ret != 0 {
-            return Err(Rejected { buf: payload, kind: refused(ret) });
+            return rejected(payload, refused(ret));
         }
         self.ops.fill(slot, payload, token);
         Ok(())

@@ -216,31 +216,50 @@ impl Endpoint {
     #[inline]
     pub fn poll(&mut self, out: &mut Batch) -> Result<usize> {
         out.clear();
-        let ret = if self.source { self.cq.read_from(out) } else { self.cq.read(out) };
+        if self.source {
+            let ret = self.cq.read_from(out);
+            return self.poll_rest(ret, out).map_err(|error| *error);
+        }
+        let ret = self.cq.read(out);
         if ret == -(efa_sys::FI_EAGAIN as isize) {
             return Ok(0);
         }
-        if ret < 0 {
-            return self.poll_error(ret, out);
+        if ret == 1 {
+            // SAFETY: the provider says that it wrote one entry.
+            let context = unsafe { out.first_context() };
+            if let Some(held) = self.ops.take(context) {
+                out.hold_first(held);
+                return Ok(1);
+            }
         }
-        for index in 0..ret as usize {
-            let entry = out.entry(index);
-            let Some((payload, token)) = self.ops.take(entry.op_context) else {
-                return Err(spurious(entry.op_context as usize, entry.flags));
-            };
-            let from = if self.source { self.source_peer(out.source(index)) } else { None };
-            out.push(Completion::finished(&entry, payload, token, from));
-        }
-        Ok(ret as usize)
+        // Boxed, so that the usual result stays in registers.
+        self.poll_rest(ret, out).map_err(|error| *error)
     }
 
-    fn source_peer(&self, address: u64) -> Option<Peer> {
-        (address != efa_sys::FI_ADDR_NOTAVAIL).then_some(Peer { address, owner: self.id })
+    /// What [`poll`](Endpoint::poll) leaves out of line: what is rare, or shared by several completions.
+    #[inline(never)]
+    fn poll_rest(&mut self, ret: isize, out: &mut Batch) -> Result<usize, Box<Error>> {
+        if ret == -(efa_sys::FI_EAGAIN as isize) {
+            return Ok(0);
+        }
+        if !(1..=Batch::CAPACITY as isize).contains(&ret) {
+            return self.poll_error(ret, out).map_err(Box::new);
+        }
+        let owner = self.source.then_some(self.id);
+        // SAFETY: the batch was cleared, the provider says that it wrote `ret` entries, with sources where those
+        // were asked for, and `ret` is within the capacity.
+        match unsafe { out.adopt(ret as usize, owner, |entry| self.ops.take(entry.op_context)) } {
+            None => Ok(ret as usize),
+            Some(entry) => Err(Box::new(spurious(&entry))),
+        }
     }
 
     /// The slow half of `poll`: reads the error entry behind `FI_EAVAIL`.
     #[cold]
     fn poll_error(&mut self, ret: isize, out: &mut Batch) -> Result<usize> {
+        if ret == 0 {
+            return Ok(0);
+        }
         if ret != -(efa_sys::FI_EAVAIL as isize) {
             return Err(Error::call("fi_cq_read", self.domain.label(), ret as i64));
         }
@@ -253,8 +272,8 @@ impl Endpoint {
             overflow: entry.olen,
         });
         match self.ops.take(entry.op_context) {
-            Some((payload, token)) => {
-                out.push(Completion::failed(&entry, payload, token, error));
+            Some(held) => {
+                out.fail(Completion::failed(&entry, held, error));
                 Ok(1)
             }
             None => Err(Error::Unattributed(error)),
@@ -343,8 +362,14 @@ fn unsupported() -> PostErrorKind {
 }
 
 #[cold]
-fn spurious(context: usize, flags: u64) -> Error {
-    Error::Spurious { context, flags }
+fn spurious(entry: &efa_sys::fi_cq_tagged_entry) -> Error {
+    Error::Spurious { context: entry.op_context as usize, flags: entry.flags }
+}
+
+/// A failed post, with the buffer that it gives back.
+#[cold]
+fn rejected<B>(buf: B, kind: PostErrorKind) -> Result<(), Rejected<B>> {
+    Err(Rejected { buf, kind })
 }
 
 /// The kind of a failed post.

@@ -31,17 +31,25 @@ struct Slot<T> {
 }
 
 struct Body<T> {
-    /// [`FILLED`] while the payload is initialised; otherwise the next vacant slot, or null.
+    /// [`filled`] while `held` is initialised; otherwise the next vacant slot, or null.
     next: *mut Slot<T>,
-    payload: MaybeUninit<T>,
-    token: Token,
+    held: MaybeUninit<Held<T>>,
+}
+
+/// What an operation in flight holds. In C order, so that it moves as one block of memory.
+#[repr(C)]
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Held<T> {
+    pub(super) payload: T,
+    pub(super) token: Token,
 }
 
 /// A fixed set of slots for operations whose payload is `T`.
 pub(super) struct SlotTable<T> {
     vacant: *mut Slot<T>,
     base: NonNull<Slot<T>>,
-    capacity: usize,
+    /// Size of the table, as the hot path compares with it.
+    bytes: usize,
     filled: usize,
     _owns: PhantomData<T>,
 }
@@ -75,10 +83,11 @@ impl<T> SlotTable<T> {
         // SAFETY: the layout has a size above zero, since capacity and Slot's size are.
         let memory = unsafe { alloc(layout) };
         let Some(base) = NonNull::new(memory.cast::<Slot<T>>()) else { handle_alloc_error(layout) };
-        let mut table = SlotTable { vacant: std::ptr::null_mut(), base, capacity, filled: 0, _owns: PhantomData };
+        let mut table =
+            SlotTable { vacant: std::ptr::null_mut(), base, bytes: layout.size(), filled: 0, _owns: PhantomData };
         for index in (0..capacity).rev() {
             let slot = table.slot(index);
-            let body = Body { next: table.vacant, payload: MaybeUninit::uninit(), token: Token(0) };
+            let body = Body { next: table.vacant, held: MaybeUninit::uninit() };
             // SAFETY: the slot is allocated and aligned, and nothing in it needs dropping.
             unsafe { slot.write(Slot { context: MaybeUninit::zeroed(), body }) };
             table.vacant = slot;
@@ -100,7 +109,7 @@ impl<T> SlotTable<T> {
     /// Operations that fit.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
-        self.capacity
+        self.bytes / size_of::<Slot<T>>()
     }
 
     /// The slot that the next operation will use, or `None` when all are filled. Finding it changes nothing.
@@ -116,13 +125,13 @@ impl<T> SlotTable<T> {
         // SAFETY: the slot belongs to this table, whose bodies are initialised and never the provider's.
         let body = unsafe { Self::body(vacancy.0.as_ptr()) };
         self.vacant = body.next;
-        *body = Body { next: filled(), payload: MaybeUninit::new(payload), token };
+        *body = Body { next: filled(), held: MaybeUninit::new(Held { payload, token }) };
         self.filled += 1;
     }
 
     /// Empties the slot whose context a completion carries; `None` if it is no filled slot of this table.
     #[inline]
-    pub(super) fn take(&mut self, context: *mut c_void) -> Option<(T, Token)> {
+    pub(super) fn take(&mut self, context: *mut c_void) -> Option<Held<T>> {
         let slot = self.slot_at(context)?;
         // SAFETY: slot_at gives a slot of this table; see `fill`.
         let body = unsafe { Self::body(slot) };
@@ -132,8 +141,8 @@ impl<T> SlotTable<T> {
         body.next = self.vacant;
         self.vacant = slot;
         self.filled -= 1;
-        // SAFETY: the slot was filled, so the payload is initialised; now it is vacant, so it is read once.
-        Some((unsafe { body.payload.assume_init_read() }, body.token))
+        // SAFETY: the slot was filled, so `held` is initialised; now it is vacant, so it is read once.
+        Some(unsafe { body.held.assume_init_read() })
     }
 
     /// The part of a slot that is ours: a provider never touches it, so a reference to it is exclusive.
@@ -148,7 +157,7 @@ impl<T> SlotTable<T> {
     }
 
     fn slot(&self, index: usize) -> *mut Slot<T> {
-        debug_assert!(index < self.capacity);
+        debug_assert!(index < self.capacity());
         self.base.as_ptr().wrapping_add(index)
     }
 
@@ -158,12 +167,11 @@ impl<T> SlotTable<T> {
         let offset = (context as usize).wrapping_sub(self.base.as_ptr() as usize);
         let size = size_of::<Slot<T>>();
         // Pointer arithmetic from `base` keeps the table's provenance, whatever the provider handed back.
-        (offset < self.capacity * size && offset.is_multiple_of(size))
-            .then(|| self.base.as_ptr().wrapping_byte_add(offset))
+        (offset < self.bytes && offset.is_multiple_of(size)).then(|| self.base.as_ptr().wrapping_byte_add(offset))
     }
 
     fn filled_slots(&self) -> impl Iterator<Item = *mut Slot<T>> + '_ {
-        (0..self.capacity).map(|index| self.slot(index)).filter(|&slot| {
+        (0..self.capacity()).map(|index| self.slot(index)).filter(|&slot| {
             // SAFETY: a slot of this table; the reference ends with the expression.
             unsafe { Self::body(slot) }.next == filled()
         })
@@ -176,35 +184,38 @@ impl<T> SlotTable<T> {
 
     /// The context of an operation in flight with this token.
     pub(super) fn find(&self, token: Token) -> Option<*mut c_void> {
-        self.filled_slots()
+        let found = self.filled_slots().find(|&slot| {
             // SAFETY: as in filled_slots.
-            .find(|&slot| unsafe { Self::body(slot) }.token == token)
-            .map(|slot| slot.cast())
+            let body = unsafe { Self::body(slot) };
+            // SAFETY: the slot is filled.
+            unsafe { body.held.assume_init_ref() }.token == token
+        });
+        found.map(|slot| slot.cast())
     }
 
     /// Takes every payload out. Only right when no provider can reach them any more.
     pub(super) fn drain(&mut self) -> Vec<T> {
         let contexts: Vec<_> = self.contexts().collect();
-        contexts.into_iter().filter_map(|context| Some(self.take(context)?.0)).collect()
+        contexts.into_iter().filter_map(|context| Some(self.take(context)?.payload)).collect()
     }
 
     /// Gives up the memory of the table and of everything in it: a provider may still reach it.
     pub(super) fn leak(&mut self) {
         self.base = NonNull::dangling();
         self.vacant = std::ptr::null_mut();
-        self.capacity = 0;
+        self.bytes = 0;
         self.filled = 0;
     }
 }
 
 impl<T> Drop for SlotTable<T> {
     fn drop(&mut self) {
-        if self.capacity == 0 {
+        if self.bytes == 0 {
             return;
         }
         drop(self.drain());
         // SAFETY: allocated in `new` with this layout; payloads are gone, the rest needs no drop.
-        unsafe { dealloc(self.base.as_ptr().cast(), Self::layout(self.capacity)) };
+        unsafe { dealloc(self.base.as_ptr().cast(), Self::layout(self.capacity())) };
     }
 }
 
@@ -226,7 +237,7 @@ mod tests {
         table.fill(vacancy, witness.clone(), Token(7));
         assert_eq!((Arc::strong_count(&witness), table.filled()), (2, 1));
         assert_eq!(table.find(Token(7)), Some(context));
-        let (payload, token) = table.take(context).unwrap();
+        let Held { payload, token } = table.take(context).unwrap();
         assert_eq!((token, table.filled()), (Token(7), 0));
         drop(payload);
         assert_eq!(Arc::strong_count(&witness), 1);
@@ -274,7 +285,7 @@ mod tests {
         table.fill(vacancy, Box::new(42), Token(3));
         // SAFETY: the context is fi_context2's 64 bytes, ours to write as a provider would.
         unsafe { std::ptr::write_bytes(context.cast::<u8>(), 0xAA, size_of::<fi_context2>()) };
-        assert_eq!(table.take(context), Some((Box::new(42), Token(3))));
+        assert_eq!(table.take(context), Some(Held { payload: Box::new(42), token: Token(3) }));
     }
 
     proptest! {
@@ -300,7 +311,7 @@ mod tests {
                 } else if let Some(&context) = model.keys().nth(usize::from(pick) % model.len().max(1)) {
                     let expected = model.remove(&context);
                     let slot = table.contexts().find(|c| *c as usize == context).expect("in flight");
-                    let ((_, number), token) = table.take(slot).expect("in flight");
+                    let Held { payload: (_, number), token } = table.take(slot).expect("in flight");
                     prop_assert_eq!(Some(number), expected);
                     prop_assert_eq!(token, Token(number));
                 }
