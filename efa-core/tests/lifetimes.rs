@@ -253,6 +253,44 @@ fn a_completion_of_nothing_in_flight_is_an_error_and_no_buffer() {
 }
 
 #[test]
+fn completions_around_one_of_nothing_are_kept() {
+    let mut rig = rig();
+    let shared = rig.fly();
+    let mut batch = Batch::new();
+    FAKE.with(|fake| {
+        fake.finish();
+        fake.finish();
+        fake.queue.borrow_mut().insert(1, efa_sys::fi_cq_tagged_entry::default());
+        fake.finish();
+        fake.queue.borrow_mut().insert(3, efa_sys::fi_cq_tagged_entry::default());
+        fake.finish();
+    });
+    let error = rig.endpoint.poll(&mut batch).expect_err("spurious");
+    assert!(matches!(error, Error::Spurious { .. }), "{error}");
+    let tokens: Vec<Token> = batch.by_ref().map(|done| done.token).collect();
+    assert_eq!(tokens, [Token(1), Token(2), Token(3), Token(4)]);
+    drop(shared);
+    assert_eq!((rig.endpoint.in_flight(), rig.pool.available()), (0, SLOTS));
+}
+
+#[test]
+fn an_operation_that_failed_is_dropped_with_its_batch_too() {
+    let mut rig = rig();
+    let mut batch = Batch::new();
+    for take in [false, true] {
+        rig.endpoint.send(rig.peer, rig.pool.take().unwrap(), Token(1)).unwrap();
+        FAKE.with(|fake| fake.fail(FI_EBUSY));
+        assert_eq!((rig.endpoint.poll(&mut batch).expect("poll"), batch.len(), batch.is_empty()), (1, 1, false));
+        if take {
+            assert!(batch.next().expect("the failure").status.is_err());
+        }
+        assert_eq!(rig.endpoint.poll(&mut batch).expect("poll"), 0);
+        assert_eq!((batch.len(), batch.is_empty(), rig.pool.available()), (0, true, SLOTS));
+        assert!(batch.next().is_none());
+    }
+}
+
+#[test]
 fn a_buffer_outlives_everything_it_came_from() {
     let Rig { endpoint, pool, domain, info, .. } = rig();
     let mut buf = pool.take().unwrap();

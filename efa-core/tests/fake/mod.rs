@@ -228,7 +228,6 @@ unsafe extern "C" fn domain(
         fid: object(CLASS_DOMAIN),
         ops: table(&TABLES.domain),
         mr: table(&TABLES.mr),
-        ..Default::default()
     };
     // SAFETY: the caller's out-pointer.
     unsafe { give(domain, new) }
@@ -398,8 +397,9 @@ unsafe extern "C" fn cq_read(_: *mut fid_cq, entries: *mut c_void, count: usize)
         let mut queue = fake.queue.borrow_mut();
         let count = count.min(queue.len());
         for (index, entry) in queue.drain(..count).enumerate() {
+            let room = entries.cast::<fi_cq_tagged_entry>().wrapping_add(index);
             // SAFETY: the caller has room for `count` entries of the format that it opened the queue with.
-            unsafe { entries.cast::<fi_cq_tagged_entry>().add(index).write(entry) };
+            unsafe { room.write(entry) };
         }
         if count == 0 { -(FI_EAGAIN as isize) } else { count as isize }
     })
