@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Providers
     #[arg(long, value_delimiter = ',', default_values_t = ["tcp;ofi_rxm".to_owned(), "shm".to_owned()])]
     providers: Vec<String>,
+    /// Use the programs in target/release as they are
+    #[arg(long)]
+    no_build: bool,
     /// Round trips of each size
     #[arg(long, short = 'I', default_value_t = 200)]
     iterations: u64,
@@ -36,7 +39,9 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
-    build_release(workspace)?;
+    if !args.no_build {
+        build_release(workspace)?;
+    }
     let dir = libraries(workspace, &args.libfabric)?;
     println!("| provider | process | peak, MiB | stated buffers, MiB | more, MiB | at most | met |");
     println!("|---|---|---:|---:|---:|---:|---|");

@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// The library for every tool: `system`, `2.5.1` (fetched) or a folder with libfabric.so.1
     #[arg(long, default_value = "system")]
     libfabric: String,
+    /// Use the programs in target/release as they are
+    #[arg(long)]
+    no_build: bool,
     /// Seconds after which a run is given up (fi_pingpong hangs on some errors)
     #[arg(long, default_value_t = 120)]
     limit: u64,
@@ -57,7 +60,9 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         "fi_pingpong and taskset are needed: `cargo xtask setup` installs the first; the second is \
          part of util-linux"
     );
-    build_release(workspace)?;
+    if !args.no_build {
+        build_release(workspace)?;
+    }
     let scratch = Scratch::new(&workspace.ours("bench"), "pingpong")?;
     let setting = Setting {
         pingpong: workspace.release_binary("efa-pingpong"),
@@ -90,6 +95,7 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
 /// All rounds of one provider and size.
 fn compare(args: &Args, setting: &Setting, provider: &str, size: u64, log: &mut RawData) -> Result<Cell> {
     let mut cell = Cell::default();
+    let mut failed = Vec::new();
     for round in 1..=args.rounds {
         for tool in tools(provider) {
             let outcome = tool.run(setting, provider, size);
@@ -104,7 +110,11 @@ fn compare(args: &Args, setting: &Setting, provider: &str, size: u64, log: &mut 
                     line["half_rtt_p50_usec"] = json!(sample.median_usec);
                 }
                 Err(error) => {
-                    eprintln!("warning: {}, {provider}, {size} B: {error:#}", tool.name());
+                    // The raw data has every failure; the terminal the first of its kind.
+                    if !failed.contains(&tool) {
+                        failed.push(tool);
+                        eprintln!("warning: {}, {provider}, {size} B: {error:#}", tool.name());
+                    }
                     line["error"] = json!(format!("{error:#}"));
                 }
             }
