@@ -113,7 +113,7 @@ fn a_forgotten_endpoint_leaks_its_buffers_and_keeps_everything_they_need() {
     let mut rig = rig();
     let shared = rig.fly();
     let Rig { endpoint, pool, domain, .. } = rig;
-    std::mem::forget(endpoint);
+    fake::forget(endpoint);
     assert_eq!(pool.available(), SLOTS - 3);
     let shared = shared.try_into_buf().expect_err("two operations in flight hold it");
     drop((shared, pool, domain));
@@ -145,6 +145,7 @@ fn an_endpoint_that_cannot_be_closed_leaks_its_buffers_instead_of_freeing_them()
         FAKE.with(|fake| {
             fake.flights.borrow_mut().drain(..).for_each(|flight| {
                 flight.touch();
+                fake::leaked(flight.context);
             });
             fake.close.set(0);
         });

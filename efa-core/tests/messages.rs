@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{A, B, DEADLINE, Pair, SHM, Side, Spec, check, fill, offer, skipped};
+use common::{A, B, DEADLINE, Pair, SHM, Side, Spec, check, fill, offer, skipped, unless_valgrind};
 use efa_core::*;
 
 on_each_provider!(
@@ -201,7 +201,7 @@ fn cancelling_an_unknown_token_changes_nothing(provider: &str) {
 }
 
 fn in_flight_never_passes_the_depth_and_nothing_is_lost(provider: &str) {
-    const MESSAGES: u64 = 1000;
+    let messages = unless_valgrind(1000, 100);
     let mut spec = Spec::new(64, 10);
     spec.config = EndpointConfig::new().depth_limit(4);
     let Some(mut pair) = Pair::connected(provider, &spec) else { return };
@@ -218,9 +218,9 @@ fn in_flight_never_passes_the_depth_and_nothing_is_lost(provider: &str) {
     let before = [pair.sides[A].completed, pair.sides[B].completed];
     let (mut sent, mut posted, mut seen) = (0, 4, 0);
     let started = Instant::now();
-    while seen < MESSAGES {
+    while seen < messages {
         let [a, b] = &mut pair.sides;
-        if sent < MESSAGES
+        if sent < messages
             && let Some(mut buf) = pair.pool.take()
         {
             buf.set_len(8);
@@ -239,7 +239,7 @@ fn in_flight_never_passes_the_depth_and_nothing_is_lost(provider: &str) {
             assert_eq!(done.status, Ok(()));
             assert_eq!(done.buf[..done.len], seen.to_le_bytes(), "messages of one sender keep their order");
             seen += 1;
-            if posted < MESSAGES {
+            if posted < messages {
                 let mut buf = done.buf.into_buf().expect("its own buffer");
                 buf.set_len(64);
                 b.ep.recv(None, buf, Token(posted)).expect("a slot was just freed");
@@ -250,8 +250,8 @@ fn in_flight_never_passes_the_depth_and_nothing_is_lost(provider: &str) {
         std::thread::yield_now();
     }
     pair.until("the last sends", |[a, _]| a.ep.in_flight() == 0);
-    assert_eq!((sent, posted, seen), (MESSAGES, MESSAGES, MESSAGES));
-    assert_eq!([pair.sides[A].completed - before[A], pair.sides[B].completed - before[B]], [MESSAGES; 2]);
+    assert_eq!((sent, posted, seen), (messages, messages, messages));
+    assert_eq!([pair.sides[A].completed - before[A], pair.sides[B].completed - before[B]], [messages; 2]);
     pair.sides[A].done.clear();
     assert_eq!(pair.pool.available(), 10);
 }
@@ -340,7 +340,7 @@ fn large_messages_both_ways_do_not_block_each_other(provider: &str) {
         return skipped("shm of libfabric 2.x crashes when two endpoints of one process send to each other at once");
     }
     let Some(mut pair) = Pair::open(provider, &Spec::new(SIZE, 16)) else { return };
-    for round in 0..3u8 {
+    for round in 0..unless_valgrind(3, 1) as u8 {
         for end in [A, B] {
             (0..4).for_each(|token| pair.recv(end, token));
         }
@@ -381,7 +381,7 @@ fn an_endpoint_moves_between_threads_with_operations_in_flight(provider: &str) {
 }
 
 fn two_endpoints_of_a_domain_run_in_two_threads(provider: &str) {
-    const ROUNDS: u64 = 200;
+    let rounds = unless_valgrind(200, 20);
     let Some(pair) = Pair::open(provider, &Spec::new(64, 8)) else { return };
     let Pair { sides: [a, b], pool, domain, .. } = pair;
     let ping = |mut side: Side, pool: BufPool, domain: Domain, first: bool| {
@@ -394,7 +394,7 @@ fn two_endpoints_of_a_domain_run_in_two_threads(provider: &str) {
             }
             side.take(token)
         };
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             side.ep.recv(None, pool.take().expect("a buffer"), Token(2 * round)).expect("recv");
             let mut received = (!first).then(|| wait(&mut side, 2 * round));
             let mut payload = Some({
@@ -430,7 +430,7 @@ fn two_endpoints_of_a_domain_run_in_two_threads(provider: &str) {
         });
         threads.into_iter().map(|thread| thread.join().expect("thread")).collect()
     });
-    assert!(finished.iter().all(|side| side.completed == 2 * ROUNDS));
+    assert!(finished.iter().all(|side| side.completed == 2 * rounds));
 }
 
 fn senders_are_named_and_directed_receives_wait_for_theirs(provider: &str) {

@@ -14,6 +14,11 @@ pub(crate) const SHM: &str = "shm";
 /// Long enough for valgrind on a busy machine; a wait that needs it has failed.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
+/// `full`, or `light` where everything takes twenty times as long: under valgrind, which the caller announces.
+pub(crate) fn unless_valgrind(full: u64, light: u64) -> u64 {
+    if std::env::var_os("EFA_TEST_VALGRIND").is_some() { light } else { full }
+}
+
 /// The two ends of a [`Pair`].
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
