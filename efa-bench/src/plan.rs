@@ -202,8 +202,8 @@ impl Plan {
         Err(PlanError::Memory {
             buffers,
             size: units::format_size(self.max_size()),
-            needed: units::format_size(needed),
-            available: units::format_size(available_bytes),
+            needed: units::format_memory(needed),
+            available: units::format_memory(available_bytes),
         })
     }
 
@@ -267,7 +267,7 @@ impl Plan {
             (Some(duration), _) => format!("{duration:?}"),
             (None, Iterations::Fixed(n)) => n.to_string(),
             (None, Iterations::Adaptive { min, max, relative_ci, max_time }) => format!(
-                "{min} to {max}, until the median is certain to {} %, at most {max_time:?}",
+                "{min} to {max}, until the median's 95 % confidence interval is within {} % of it, at most {max_time:?}",
                 relative_ci * 100.0
             ),
         }

@@ -52,6 +52,7 @@ pub fn run_client<B: Benchmark, C: Clock>(
     plan: &Plan,
     events: &mut impl Events,
 ) -> Result<(), RunError> {
+    rig.control().phase("running the benchmark");
     let mut recorder = Recorder::new(BATCH_LIMIT as usize);
     for point in benchmark.points(plan) {
         events.point_started(&point);
@@ -196,6 +197,7 @@ pub fn run_server<B: Benchmark, C: Clock>(
     plan: &Plan,
     events: &mut impl Events,
 ) -> Result<(), RunError> {
+    rig.control().phase("running the benchmark");
     let points = benchmark.points(plan);
     let mut recorder = Recorder::new(0);
     let mut current = None;

@@ -243,9 +243,11 @@ fn unknown_name(offers: &[Offer], request: &Request) -> Option<SelectError> {
         .filter(|o| request.provider.as_ref().is_none_or(|p| p.eq_ignore_ascii_case(&o.provider)))
         .cloned()
         .collect();
+    let of_fabric =
+        of_provider.iter().filter(|o| request.fabric.as_ref().is_none_or(|f| f.eq_ignore_ascii_case(&o.fabric)));
     unknown("provider", &request.provider, offers.iter().map(provider))
         .or_else(|| unknown("fabric", &request.fabric, of_provider.iter().map(|o| o.fabric.clone())))
-        .or_else(|| unknown("domain", &request.domain, of_provider.iter().map(|o| o.domain.clone())))
+        .or_else(|| unknown("domain", &request.domain, of_fabric.map(|o| o.domain.clone())))
 }
 
 fn unknown(what: &'static str, name: &Option<String>, names: impl Iterator<Item = String>) -> Option<SelectError> {

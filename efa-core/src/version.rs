@@ -32,6 +32,8 @@ pub struct Library {
     pub build_release: &'static str,
     /// Interface version that the loaded library speaks.
     pub run: Version,
+    /// Release of the loaded library with its patch level (`2.5.1`), or its interface version where it tells no more.
+    pub run_release: String,
     /// File that the dynamic loader took `fi_getinfo` from.
     pub path: PathBuf,
 }
@@ -55,7 +57,18 @@ pub fn library() -> Result<Library> {
     if run < build {
         return Err(Error::LibraryTooOld { build, run, path });
     }
-    Ok(Library { build, build_release: efa_sys::BUILD_VERSION, run, path })
+    Ok(Library { build, build_release: efa_sys::BUILD_VERSION, run, run_release: release(run), path })
+}
+
+/// The release that the library writes of itself: `fi_tostr(3)` of `FI_TYPE_VERSION` gives lines, one of which is
+/// `libfabric: 2.5.1`.
+fn release(run: Version) -> String {
+    let nothing = 0u32;
+    // SAFETY: FI_TYPE_VERSION ignores what the pointer leads to; it is valid all the same.
+    let text = unsafe { efa_sys::fi_tostr((&raw const nothing).cast(), efa_sys::FI_TYPE_VERSION as _) };
+    let text = crate::error::owned_text(text).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("libfabric:"));
+    line.map_or_else(|| run.to_string(), |release| release.trim().to_owned())
 }
 
 /// The file behind `fi_version`, as the dynamic loader mapped it, with links resolved.
@@ -131,6 +144,7 @@ mod tests {
         let library = library().expect("a libfabric at least as new as the headers");
         assert!(library.path.is_file(), "{library:?}");
         assert!(library.run >= library.build);
+        assert!(library.run_release.starts_with(&library.run.to_string()), "{library:?}");
     }
 
     #[test]

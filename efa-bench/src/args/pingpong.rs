@@ -55,8 +55,8 @@ pub struct PingPongArgs {
           allow_hyphen_values = true, help_heading = "Measurement")]
     pub size: Option<Sizes>,
 
-    /// Round trips of each size [default: as many as make the median certain to 1 %, from 100 to
-    /// 100000, for at most 2 s]
+    /// Round trips of each size [default: until the median's 95 % confidence interval is within 1 % of
+    /// it, from 100 to 100000, for at most 2 s]
     #[arg(short = 'I', long, value_name = "N", value_parser = values::count,
           allow_hyphen_values = true, conflicts_with = "duration", help_heading = "Measurement")]
     pub iterations: Option<u64>,

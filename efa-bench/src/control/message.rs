@@ -229,7 +229,7 @@ pub struct Counts {
 /// Where received bytes differ from those that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
-    /// Number of the message in its batch.
+    /// Number of the message among those of its size.
     pub message: u64,
     /// Offset of the byte.
     pub offset: u64,

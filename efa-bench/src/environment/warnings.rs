@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Environment, unknown_variables};
-use crate::units::format_size;
+use crate::units::format_memory;
 
 /// Share of foreign processor time from which on it is reported.
 const FOREIGN_SHARE: f64 = 0.10;
@@ -114,8 +114,8 @@ fn low_memlock(env: &Environment, run: &Circumstances<'_>) -> Option<String> {
         format!(
             "RLIMIT_MEMLOCK is {}, and the buffers need {} locked; raise it (`ulimit -l \
              unlimited`, or memlock in /etc/security/limits.conf)",
-            format_size(soft),
-            format_size(needed)
+            format_memory(soft),
+            format_memory(needed)
         )
     })
 }
@@ -198,6 +198,6 @@ mod tests {
         assert!(!ids(&env, &run).contains(&"shared-core".to_owned()));
         let texts: Vec<_> = warnings(&env, &run).into_iter().map(|w| w.text).collect();
         assert!(texts.iter().any(|t| t.contains("26 %")), "{texts:?}");
-        assert!(texts.iter().any(|t| t.contains("64 KiB")), "{texts:?}");
+        assert!(texts.iter().any(|t| t.contains("64.0 KiB")), "{texts:?}");
     }
 }

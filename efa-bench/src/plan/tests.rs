@@ -80,7 +80,7 @@ fn buffers_larger_than_memory_are_refused_with_the_footprint() {
     assert_eq!(plan.check_memory(2, 2, 4 << 20), Ok(()));
     let error = plan.check_memory(2, 2, (4 << 20) - 1).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("4 buffers of 1 MiB need 4 MiB"), "{text}");
+    assert!(text.contains("4 buffers of 1 MiB need 4.0 MiB"), "{text}");
     let mut huge = plan;
     huge.sizes = vec![u64::MAX];
     assert!(huge.check_memory(2, 1, u64::MAX - 1).is_err());

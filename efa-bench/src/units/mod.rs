@@ -144,6 +144,16 @@ pub fn format_size(bytes: u64) -> String {
     bytes.to_string()
 }
 
+/// Writes an amount of memory to one decimal, for people: `22.1 GiB`, `64.0 KiB`, `512 bytes`.
+pub fn format_memory(bytes: u64) -> String {
+    for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if bytes >> shift > 0 {
+            return format!("{:.1} {unit}", bytes as f64 / (1_u64 << shift) as f64);
+        }
+    }
+    format!("{bytes} bytes")
+}
+
 /// Writes a time given in nanoseconds with three significant digits or more: `845 ns`, `9.53 us`, `1.25 ms`.
 ///
 /// A value that is not finite is written as `-`.

@@ -209,7 +209,10 @@ fn settings(report: &Report) -> String {
         settings.push(format!("verification {verify}"));
         settings.push(format!("seed {}", plan.seed));
         if let Some(largest) = plan.sizes.iter().max() {
-            settings.push(format!("{} sizes up to {}", plan.sizes.len(), format_size(*largest)));
+            settings.push(match plan.sizes.len() {
+                1 => format!("size {}", format_size(*largest)),
+                sizes => format!("{sizes} sizes up to {}", format_size(*largest)),
+            });
         }
     }
     settings.join(", ")
