@@ -9,6 +9,8 @@ use std::net::IpAddr;
 
 use efa_core::{Caps, Hints, Info};
 
+use crate::units::format_size;
+
 /// What the choice depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
@@ -26,6 +28,10 @@ pub struct Request {
     pub tagged: bool,
     /// The largest message in bytes.
     pub max_bytes: u64,
+    /// Value of FI_PROVIDER, by which libfabric leaves providers out before anybody can ask for them.
+    pub filter: Option<String>,
+    /// Bytes in /dev/shm, free and in all: shm is not even offered where it has too little room.
+    pub shm_bytes: Option<(u64, u64)>,
 }
 
 /// One offer of libfabric, as far as the choice goes.
@@ -75,6 +81,19 @@ pub enum SelectError {
         /// The names that exist, nearest first.
         valid: String,
         /// What to do, for names that are known to be missing for a reason.
+        hint: String,
+    },
+    /// The variable FI_PROVIDER leaves nothing.
+    #[error(
+        "FI_PROVIDER={value} leaves libfabric without a provider on this host; unset it, or correct it: libfabric's own \
+         names are {names} (`fi_info -l` shows which of them this libfabric has){hint}"
+    )]
+    Filtered {
+        /// Its value.
+        value: String,
+        /// The names that libfabric's providers have, nearest first.
+        names: String,
+        /// What to do, for names that are known to be missing for a reason.
         hint: &'static str,
     },
     /// Every offer was refused.
@@ -101,16 +120,20 @@ fn reasons(refused: &[Refused]) -> String {
     lines.join("; ")
 }
 
-/// Checks that the names of a request exist here, before anybody is waited for.
+/// Checks that this host offers anything, and the names of a request, before anybody is waited for.
 ///
 /// # Errors
-/// [`SelectError::Unknown`] with the names that do.
+/// [`SelectError::Unknown`] with the names that exist, [`SelectError::Filtered`] or [`SelectError::NoneLeft`] where
+/// there is nothing at all.
 pub fn check_names(request: &Request) -> Result<(), SelectError> {
-    if request.provider.is_none() && request.fabric.is_none() && request.domain.is_none() {
-        return Ok(());
-    }
     let offers: Vec<_> = list(request)?.iter().map(offer_of).collect();
-    unknown_name(&offers, request).map_or(Ok(()), Err)
+    if let Some(error) = filtered(&offers, request).or_else(|| unknown_name(&offers, request)) {
+        return Err(error);
+    }
+    if offers.is_empty() {
+        return Err(SelectError::NoneLeft { refused: Vec::new() });
+    }
+    Ok(())
 }
 
 /// Chooses among what libfabric offers.
@@ -168,9 +191,10 @@ fn offer_of(info: &Info) -> Offer {
 /// Picks the best offer: its index, and the others with their reasons.
 ///
 /// # Errors
-/// [`SelectError::Unknown`] for a name that nobody has, [`SelectError::NoneLeft`] when all are refused.
+/// [`SelectError::Unknown`] for a name that nobody has, [`SelectError::Filtered`] where FI_PROVIDER leaves nothing,
+/// [`SelectError::NoneLeft`] when all are refused.
 pub fn pick(offers: &[Offer], request: &Request) -> Result<(usize, Vec<Refused>), SelectError> {
-    if let Some(error) = unknown_name(offers, request) {
+    if let Some(error) = filtered(offers, request).or_else(|| unknown_name(offers, request)) {
         return Err(error);
     }
     let mut best: Option<(u32, usize)> = None;
@@ -235,6 +259,28 @@ fn rank(offer: &Offer, request: &Request) -> Result<u32, String> {
     Ok(place)
 }
 
+/// Names of libfabric's providers in FI_PROVIDER, from 1.17 on (fi_provider(7)); layered ones are made of them.
+const PROVIDERS: [&str; 16] = [
+    "cxi", "efa", "lnx", "net", "ofi_rxd", "ofi_rxm", "opx", "psm2", "psm3", "shm", "sockets", "tcp", "ucx", "udp",
+    "usnic", "verbs",
+];
+
+/// The error where FI_PROVIDER leaves no offer at all.
+fn filtered(offers: &[Offer], request: &Request) -> Option<SelectError> {
+    let value = request.filter.as_ref().filter(|_| offers.is_empty())?;
+    // A list with commas; `^` before it leaves out what it names.
+    let first = value.trim_start_matches('^').split(',').next().unwrap_or_default();
+    let asks_for_efa = value.split(',').any(|name| name.eq_ignore_ascii_case("efa"));
+    Some(SelectError::Filtered {
+        value: value.clone(),
+        names: nearest_first(PROVIDERS.map(str::to_owned).to_vec(), first).join(", "),
+        hint: if asks_for_efa { EFA_HINT } else { "" },
+    })
+}
+
+const EFA_HINT: &str = "; EFA needs a libfabric with the efa provider (the EFA installer puts one in /opt/amazon/efa) \
+                        and an EFA device on this host (`ls /sys/class/infiniband`)";
+
 /// The first name of the request that no offer has.
 fn unknown_name(offers: &[Offer], request: &Request) -> Option<SelectError> {
     let provider = |o: &Offer| o.provider.clone();
@@ -243,32 +289,49 @@ fn unknown_name(offers: &[Offer], request: &Request) -> Option<SelectError> {
         .filter(|o| request.provider.as_ref().is_none_or(|p| p.eq_ignore_ascii_case(&o.provider)))
         .cloned()
         .collect();
-    let of_fabric =
-        of_provider.iter().filter(|o| request.fabric.as_ref().is_none_or(|f| f.eq_ignore_ascii_case(&o.fabric)));
-    unknown("provider", &request.provider, offers.iter().map(provider))
-        .or_else(|| unknown("fabric", &request.fabric, of_provider.iter().map(|o| o.fabric.clone())))
-        .or_else(|| unknown("domain", &request.domain, of_fabric.map(|o| o.domain.clone())))
+    let what = |what, name: &Option<String>, names: Vec<String>| unknown(what, name, names, request);
+    what("provider", &request.provider, offers.iter().map(provider).collect())
+        .or_else(|| what("fabric", &request.fabric, of_provider.iter().map(|o| o.fabric.clone()).collect()))
+        .or_else(|| what("domain", &request.domain, of_provider.iter().map(|o| o.domain.clone()).collect()))
 }
 
-fn unknown(what: &'static str, name: &Option<String>, names: impl Iterator<Item = String>) -> Option<SelectError> {
+fn unknown(what: &'static str, name: &Option<String>, names: Vec<String>, request: &Request) -> Option<SelectError> {
     let name = name.as_ref()?;
-    let names: BTreeSet<String> = names.collect();
     if names.iter().any(|n| n.eq_ignore_ascii_case(name)) {
         return None;
     }
-    let mut names: Vec<_> = names.into_iter().collect();
-    names.sort_by_key(|n| strsim::damerau_levenshtein(&n.to_lowercase(), &name.to_lowercase()));
+    let names = nearest_first(names, name);
     let valid =
         if names.is_empty() { "nothing is offered".to_owned() } else { format!("there is {}", names.join(", ")) };
-    let hint = match (what, name.to_ascii_lowercase().as_str()) {
-        ("provider", "efa") => {
-            "; EFA needs a libfabric with the efa provider (the EFA installer puts one in /opt/amazon/efa) and an EFA \
-             device on this host (`ls /sys/class/infiniband`)"
+    let mut hint = match (what, name.to_ascii_lowercase().as_str()) {
+        ("provider", "efa") => EFA_HINT.to_owned(),
+        ("provider", "shm") => no_shm(request.shm_bytes),
+        ("provider", "tcp") => {
+            "; 'tcp' is the native provider of libfabric 2.x, 'tcp;ofi_rxm' the layered one of all".into()
         }
-        ("provider", "tcp") => "; 'tcp' is the native provider of libfabric 2.x, 'tcp;ofi_rxm' the layered one of all",
-        _ => "",
+        _ => String::new(),
     };
+    if let Some(value) = &request.filter {
+        hint.push_str(&format!("; FI_PROVIDER={value} leaves no others: unset it to have them all"));
+    }
     Some(SelectError::Unknown { what, name: name.clone(), valid, hint })
+}
+
+/// Why shm is not there: it looks for room first, and is silent when it finds none.
+fn no_shm(bytes: Option<(u64, u64)>) -> String {
+    let Some((free, total)) = bytes else { return "; shm needs a /dev/shm that can be written".into() };
+    format!("; /dev/shm has {} free of {}, and {SHM_NEEDS}", format_size(free), format_size(total))
+}
+
+/// What shm takes, and where more comes from.
+pub const SHM_NEEDS: &str = "shm makes a file of about 16 MiB there for each endpoint, larger with more cores \
+                             (containers: --shm-size, as in `docker run --shm-size 1g`)";
+
+/// The names without repetition, by their distance to the one that was typed.
+fn nearest_first(names: Vec<String>, to: &str) -> Vec<String> {
+    let mut names: Vec<_> = names.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+    names.sort_by_key(|n| strsim::damerau_levenshtein(&n.to_lowercase(), &to.to_lowercase()));
+    names
 }
 
 #[cfg(test)]
@@ -362,5 +425,24 @@ mod tests {
         let long = Request { max_bytes: 1 << 20, ..request(Some("efa"), Some("efa-direct")) };
         let error = pick(&efa_host(), &long).unwrap_err().to_string();
         assert!(error.contains("8928") && error.contains("-f efa"), "{error}");
+    }
+
+    #[test]
+    fn a_variable_that_leaves_nothing_is_the_reason_that_is_given() {
+        let request = Request { filter: Some("smh".into()), ..request(Some(DEFAULT_TCP), None) };
+        let error = pick(&[], &request).unwrap_err().to_string();
+        assert!(error.contains("FI_PROVIDER=smh") && error.contains("names are shm, "), "{error}");
+        let efa = Request { filter: Some("efa".into()), ..request.clone() };
+        assert!(pick(&[], &efa).unwrap_err().to_string().contains("EFA device"));
+        let some = Request { filter: Some("shm".into()), ..request };
+        let error = pick(&efa_host()[5..], &some).unwrap_err().to_string();
+        assert!(error.contains("there is shm") && error.contains("FI_PROVIDER=shm leaves no others"), "{error}");
+    }
+
+    #[test]
+    fn shm_that_found_no_room_says_how_much_there_is() {
+        let full = Request { shm_bytes: Some((8 << 20, 8 << 20)), ..request(Some("shm"), None) };
+        let error = pick(&efa_host()[..5], &full).unwrap_err().to_string();
+        assert!(error.contains("/dev/shm has 8 MiB free of 8 MiB") && error.contains("--shm-size"), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use crate::args::{ClockChoice, Output, PingPongArgs, Wait};
 use crate::benchmark::Benchmark;
 use crate::benchmarks::PingPong;
 use crate::clock::{self, Clock, OpenClock};
-use crate::control::{Accept, Control, Message, Target, connect, loopback_note};
+use crate::control::{Accept, Control, Message, Stop, Target, connect, loopback_note};
 use crate::environment::{Circumstances, CpuSnapshot, Environment, warnings};
 use crate::observer::{self, Observer, Phase};
 use crate::plan::Plan;
@@ -28,11 +28,11 @@ const ANSWERING: Duration = Duration::from_secs(10);
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// Runs the client against the server on `host`.
-pub(super) fn run(args: &PingPongArgs, host: &str) -> Result<(), Failure> {
+pub(super) fn run(args: &PingPongArgs, host: &str, stop: &Stop) -> Result<(), Failure> {
     if args.dry_run {
         return dry_run(args);
     }
-    run_at(args, host, args.connect_port(), args.first_core())
+    run_at(args, host, || Ok(args.connect_port()), args.first_core(), stop)
 }
 
 /// Prints what would run.
@@ -48,8 +48,14 @@ pub(super) fn dry_run(args: &PingPongArgs) -> Result<(), Failure> {
     super::print(text.as_bytes())
 }
 
-/// Runs the client against a server at `host` and `port`, on `core`.
-pub(super) fn run_at(args: &PingPongArgs, host: &str, port: u16, core: Option<usize>) -> Result<(), Failure> {
+/// Runs the client on `core` against a server at `host`, whose port is asked for when reports can be written.
+pub(super) fn run_at(
+    args: &PingPongArgs,
+    host: &str,
+    port: impl FnOnce() -> Result<u16, Failure>,
+    core: Option<usize>,
+    stop: &Stop,
+) -> Result<(), Failure> {
     let requests: Vec<(Format, Output)> =
         [(Format::Json, &args.json), (Format::Csv, &args.csv), (Format::Markdown, &args.markdown)]
             .into_iter()
@@ -60,10 +66,10 @@ pub(super) fn run_at(args: &PingPongArgs, host: &str, port: u16, core: Option<us
     let mut report = Report::new(report::Run::new(PingPong::META.name, SystemTime::now()));
     let start = Instant::now();
     let mut client = Client { args, outputs: &mut outputs, observer: observer.as_mut(), report: &mut report };
-    let ended = client.run(
-        &Target { host, port, local: args.source_address, local_port: args.local_port(), ipv6_only: args.ipv6 },
-        core,
-    );
+    let ended = port().and_then(|port| {
+        let (local, local_port) = (args.source_address, args.local_port());
+        client.run(&Target { host, port, local, local_port, ipv6_only: args.ipv6 }, core, stop)
+    });
     observer.finished();
     report.run.set_elapsed(start.elapsed());
     report.outcome = match &ended {
@@ -88,16 +94,16 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn run(&mut self, target: &Target<'_>, core: Option<usize>) -> Result<(), Failure> {
+    fn run(&mut self, target: &Target<'_>, core: Option<usize>, stop: &Stop) -> Result<(), Failure> {
         let mut plan = Plan::from_args(self.args);
         self.report.run.plan = Some(plan.clone());
         self.observer.phase(Phase::Resolve);
         let choice = self.args.clock.unwrap_or(ClockChoice::Auto);
-        let local = Local::new(core)?;
+        let local = Local::new(core, stop)?;
         self.report.run.sides.local = Some(local.side(report::Role::Client));
         self.report.environment.local = Some(local.environment.clone());
         // What is not there is not waited for.
-        select::check_names(&session::request(&plan, None, None))?;
+        select::check_names(&session::request(&local, &plan, None, None))?;
         local.check_memory(&plan, false)?;
         let clock = clock::open(choice)?;
 
@@ -137,7 +143,7 @@ impl Client<'_> {
         if accept.provider == "efa" {
             plan.fabric = Some(accept.fabric.clone());
         }
-        let choice = select::choose(&session::request(plan, Some(control), Some(same_host)))?;
+        let choice = select::choose(&session::request(local, plan, Some(control), Some(same_host)))?;
         self.describe(plan, &choice, &accept, control);
         let environment = accept.environment.as_ref();
         let observer = &mut *self.observer;
@@ -259,7 +265,8 @@ impl Client<'_> {
             known_variables: &local.variables,
             verify: plan.verify,
             intra_node,
-            core: local.core,
+            // A process that may run on one core only is pinned to it, by whatever means.
+            core: local.core.or(session::only_core(&local.environment).map(|core| core as usize)),
             peer_core: session::only_core(server).map(|core| core as usize),
             locked_bytes: locks.then(|| plan.buffers_bytes(BUFFERS_PER_SIDE)),
             foreign_share,
@@ -280,8 +287,16 @@ impl Client<'_> {
 /// Sends the plan, and hears what the server makes of it.
 fn agree(plan: &Plan, local: &Local, control: &mut Control) -> Result<Accept, Failure> {
     let failed = |error| Failure::control(Phase::Handshake, &error);
-    control.send(&Message::Plan(Box::new(plan.clone()))).map_err(failed)?;
-    control.send(&Message::Environment(Box::new(local.environment.clone()))).map_err(failed)?;
+    let sent = control
+        .send(&Message::Plan(Box::new(plan.clone())))
+        .and_then(|()| control.send(&Message::Environment(Box::new(local.environment.clone()))));
+    if let Err(error) = sent {
+        // A server that is busy refuses without listening; what it said lies here all the same.
+        return match control.recv(Instant::now()) {
+            Ok(Message::Refuse(refusal)) => Err(Failure::refused(&refusal)),
+            _ => Err(failed(error)),
+        };
+    }
     match control.recv(Instant::now() + plan.timeout + ANSWERING).map_err(failed)? {
         Message::Accept(accept) => Ok(*accept),
         Message::Refuse(refusal) => Err(Failure::refused(&refusal)),

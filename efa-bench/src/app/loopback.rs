@@ -11,24 +11,35 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::{Exit, Failure, client};
 use crate::args::PingPongArgs;
+use crate::control::Stop;
 use crate::observer::Phase;
 
+/// What the child may take to end after its client has failed.
+const FAILING: Duration = Duration::from_secs(1);
 /// What the child may take to listen.
 const STARTING: Duration = Duration::from_secs(20);
+/// How often a wait looks whether to stop.
+const LOOK_AT_STOP: Duration = Duration::from_millis(50);
 /// What the child may take to end after its client has.
 const ENDING: Duration = Duration::from_secs(6);
 
 /// Runs both sides.
-pub(super) fn run(args: &PingPongArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &PingPongArgs, stop: &Stop) -> Result<(), Failure> {
     if args.dry_run {
         return client::dry_run(args);
     }
     let host =
         args.source_address.map_or_else(|| if args.ipv6 { "::1" } else { "127.0.0.1" }.into(), |a| a.to_string());
-    let mut server = Server::start(args, &host)?;
-    let port = server.port()?;
-    let ended = client::run_at(args, &host, port, args.last_core());
-    server.end();
+    let mut server = None;
+    let port = || {
+        let started = server.insert(Server::start(args, &host)?);
+        started.port(stop)
+    };
+    let ended = client::run_at(args, &host, port, args.last_core(), stop);
+    if let Some(mut server) = server {
+        // A client that failed may never have spoken to the server, which then waits for it.
+        server.end(if ended.is_ok() { ENDING } else { FAILING });
+    }
     ended
 }
 
@@ -54,7 +65,7 @@ impl Server {
     }
 
     /// The port that the child says it listens on.
-    fn port(&mut self) -> Result<u16, Failure> {
+    fn port(&mut self, stop: &Stop) -> Result<u16, Failure> {
         let (tell, told) = mpsc::channel();
         let stdout = self.stdout.take();
         // The read has no deadline, but it ends with the child, which this value ends.
@@ -65,7 +76,16 @@ impl Server {
             }
             let _ = tell.send(line);
         });
-        let line = told.recv_timeout(STARTING).unwrap_or_default();
+        let deadline = Instant::now() + STARTING;
+        let line = loop {
+            match told.recv_timeout(LOOK_AT_STOP) {
+                _ if stop.requested() => {
+                    return Err(Failure::new(Exit::Interrupted, format!("phase {}: interrupted", Phase::Control)));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
+                ended => break ended.unwrap_or_default(),
+            }
+        };
         let port = line.trim().strip_prefix("{\"control_port\":").and_then(|rest| rest.strip_suffix('}'));
         if let Some(port) = port.and_then(|port| port.parse().ok()) {
             return Ok(port);
@@ -105,8 +125,8 @@ impl Server {
     }
 
     /// Ends the child: it has its own reasons to end, then SIGTERM, then SIGKILL.
-    fn end(&mut self) {
-        if self.wait(ENDING) {
+    fn end(&mut self, limit: Duration) {
+        if self.wait(limit) {
             return;
         }
         if let Ok(Some(pid)) = i32::try_from(self.child.id()).map(Pid::from_raw) {

@@ -15,6 +15,8 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use crate::args::{Cli, CliCommand, Color, PingPongArgs, PingPongCli, Role, completions, man_pages};
+use crate::control::Stop;
+use crate::observer::Phase;
 
 pub use failure::{Exit, Failure};
 
@@ -41,10 +43,13 @@ pub fn pingpong(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn pingpong_with(args: &PingPongArgs) -> Result<(), Failure> {
+    // First of all, while this is the only thread.
+    let stop = Stop::on_signals()
+        .map_err(|error| Failure::setup(Phase::Resolve, format!("signals cannot be waited for: {error}")))?;
     match args.role() {
-        Role::Server => server::run(args),
-        Role::Client(host) => client::run(args, host),
-        Role::Loopback => loopback::run(args),
+        Role::Server => server::run(args, &stop),
+        Role::Client(host) => client::run(args, host, &stop),
+        Role::Loopback => loopback::run(args, &stop),
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Exit, Failure};
 use crate::args::PingPongArgs;
 use crate::benchmarks::PingPong;
 use crate::clock::MonotonicClock;
-use crate::control::{Accept, Control, ControlError, Listener, Message, Refusal};
+use crate::control::{Accept, Control, ControlError, Listener, Message, Refusal, Stop};
 use crate::environment::Environment;
 use crate::observer::{self, Observer, Phase};
 use crate::plan::{Constraints, Plan};
@@ -24,7 +24,7 @@ const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// Serves one client, or all that come until interrupted.
-pub(super) fn run(args: &PingPongArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &PingPongArgs, stop: &Stop) -> Result<(), Failure> {
     if let Some(flag) = reports(args) {
         let text = format!(
             "{flag} on the server: the client has the figures and writes the report; give {flag} to `efa-pingpong HOST`"
@@ -39,14 +39,14 @@ pub(super) fn run(args: &PingPongArgs) -> Result<(), Failure> {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
     }
     let mut observer = observer::on_stderr(args.verbose > 0);
-    let local = Local::new(args.first_core())?;
+    let local = Local::new(args.first_core(), stop)?;
     let constraints = Constraints::from_args(args);
     // What is not there is said before anybody is waited for.
     let names = select::Request {
         provider: args.provider.clone(),
         fabric: args.fabric.clone(),
         domain: args.domain.clone(),
-        ..select::Request::default()
+        ..local.request()
     };
     select::check_names(&names)?;
     observer.phase(Phase::Control);
@@ -178,7 +178,7 @@ impl Server<'_> {
         plan.domain = self.args.domain.clone();
         let refuse = |failure: Failure| (Refusal::Reason(failure.text.clone()), failure);
         self.local.check_memory(plan, same_host).map_err(refuse)?;
-        let request = session::request(plan, Some(control), Some(same_host));
+        let request = session::request(self.local, plan, Some(control), Some(same_host));
         select::choose(&request).map_err(|error| refuse(error.into()))
     }
 

@@ -16,7 +16,7 @@ use crate::observer::Phase;
 use crate::plan::Plan;
 use crate::report;
 use crate::rig::{BUFFERS_PER_SIDE, Link, LinkConfig, WaitMode};
-use crate::select::{Choice, Request};
+use crate::select::{Choice, Request, SHM_NEEDS};
 use crate::units::format_size;
 
 /// Operations in flight at most: a send and two receives, and room for a provider that rounds down.
@@ -36,11 +36,8 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Pins this process, installs signal handlers, and looks at the host and the library.
-    pub(super) fn new(core: Option<usize>) -> Result<Local, Failure> {
-        // Before any call of libfabric: shm's own handlers clean up and then call those they found.
-        let stop = Stop::on_signals()
-            .map_err(|error| Failure::setup(Phase::Resolve, format!("no signal handler can be installed: {error}")))?;
+    /// Pins this process, and looks at the host and the library.
+    pub(super) fn new(core: Option<usize>, stop: &Stop) -> Result<Local, Failure> {
         if let Some(core) = core {
             pin(core)?;
         }
@@ -48,9 +45,9 @@ impl Local {
         let library = version::library().map_err(|error| Failure::setup(Phase::Resolve, error))?;
         let variables = version::parameters().map_err(|error| Failure::setup(Phase::Resolve, error))?;
         let path = library.path.display().to_string();
-        let hello = Hello::new(library.build_release, &library.run.to_string(), &path, &environment);
+        let hello = Hello::new(library.build_release, &library.run_release, &path, &environment);
         let variables = variables.into_iter().map(|p| p.name).collect();
-        Ok(Local { stop, environment, library, hello, variables, core })
+        Ok(Local { stop: stop.clone(), environment, library, hello, variables, core })
     }
 
     /// This side, for the report.
@@ -62,10 +59,19 @@ impl Local {
             tool_version: self.hello.tool_version.clone(),
             libfabric: report::Libfabric {
                 build_version: self.library.build_release.to_owned(),
-                run_version: self.library.run.to_string(),
+                run_version: self.library.run_release.clone(),
                 path: Some(self.library.path.display().to_string()),
             },
             pinned_core: self.core.and_then(|core| u32::try_from(core).ok()),
+        }
+    }
+
+    /// A request for nothing in particular, with what this host's part in the choice is.
+    pub(super) fn request(&self) -> Request {
+        Request {
+            filter: self.environment.variables.get("FI_PROVIDER").cloned(),
+            shm_bytes: self.environment.shm_free_bytes.zip(self.environment.shm_total_bytes),
+            ..Request::default()
         }
     }
 
@@ -113,7 +119,7 @@ fn pin(core: usize) -> Result<(), Failure> {
 }
 
 /// What the choice of a provider depends on, for this plan.
-pub(super) fn request(plan: &Plan, control: Option<&Control>, same_host: Option<bool>) -> Request {
+pub(super) fn request(local: &Local, plan: &Plan, control: Option<&Control>, same_host: Option<bool>) -> Request {
     Request {
         provider: plan.provider.clone(),
         fabric: plan.fabric.clone(),
@@ -122,6 +128,7 @@ pub(super) fn request(plan: &Plan, control: Option<&Control>, same_host: Option<
         same_host,
         tagged: plan.op == crate::args::Mode::Tagged,
         max_bytes: plan.max_size(),
+        ..local.request()
     }
 }
 
@@ -177,6 +184,7 @@ pub(super) fn meet(
     let link = Link::open(&domain, endpoint, peer, config)
         .map_err(|error| Failure::setup(Phase::FabricOpen, explain(local, info, &error)))?;
     control.barrier(RECEIVES_POSTED, patience).map_err(failed)?;
+    control.phase("measuring");
     Ok(Meeting { link, ours, theirs, inject })
 }
 
@@ -195,12 +203,7 @@ fn explain(local: &Local, info: &Info, error: &dyn std::fmt::Display) -> String 
     if info.provider() == "shm"
         && let (Some(free), Some(total)) = (local.environment.shm_free_bytes, local.environment.shm_total_bytes)
     {
-        text.push_str(&format!(
-            "; /dev/shm has {} free of {}, and shm makes a file of about 16 MiB there for each endpoint (containers: \
-             --shm-size)",
-            format_size(free),
-            format_size(total)
-        ));
+        text.push_str(&format!("; /dev/shm has {} free of {}, and {SHM_NEEDS}", format_size(free), format_size(total)));
     }
     text
 }

@@ -1,15 +1,13 @@
 //! The flag by which a signal, or any thread, ends every wait.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use nix::sys::signal::{SigSet, Signal};
 
 /// A shared request to stop, which every wait looks at within 50 ms.
-///
-/// Signals have to be registered before libfabric is called: the shm provider installs handlers of
-/// its own, saves those it finds and calls them after its clean-up.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     /// 0 while running, else the number of the signal.
@@ -22,26 +20,37 @@ impl Stop {
         Self::default()
     }
 
-    /// Makes a flag that SIGINT, SIGTERM and SIGHUP raise.
+    /// Makes a flag that SIGINT, SIGTERM and SIGHUP raise, for the whole process.
+    ///
+    /// The signals are blocked and a thread waits for them, so that no handler runs, whoever installed it and
+    /// whenever: libinfinipath, which Debian's libfabric is linked with, installs some before `main` that call
+    /// `exit(1)`, and the shm provider installs others. To be called before any other thread is started, for
+    /// threads inherit what is blocked. A SIGHUP that is ignored, as under nohup, stays so.
     ///
     /// # Errors
-    /// Where a handler cannot be installed.
+    /// Where the signals cannot be blocked or the thread cannot be started.
     pub fn on_signals() -> io::Result<Self> {
-        Self::on(&[SIGINT, SIGTERM, SIGHUP])
-    }
-
-    fn on(signals: &[i32]) -> io::Result<Self> {
-        let stop = Self::new();
-        for &signal in signals {
-            let value = usize::try_from(signal).unwrap_or(1);
-            signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), value)?;
+        let mut set = SigSet::empty();
+        set.add(Signal::SIGINT);
+        set.add(Signal::SIGTERM);
+        if !hangup_is_ignored(Path::new("/proc/self/status")) {
+            set.add(Signal::SIGHUP);
         }
+        set.thread_block()?;
+        let stop = Self::new();
+        let flag = Arc::clone(&stop.signal);
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            // It fails only for a set that holds no signal at all.
+            while let Ok(signal) = set.wait() {
+                flag.store(usize::try_from(signal as i32).unwrap_or(1), Ordering::SeqCst);
+            }
+        })?;
         Ok(stop)
     }
 
     /// Raises the flag, as SIGINT would.
     pub fn request(&self) {
-        self.signal.store(usize::try_from(SIGINT).unwrap_or(2), Ordering::SeqCst);
+        self.signal.store(Signal::SIGINT as usize, Ordering::SeqCst);
     }
 
     /// Whether to stop. One relaxed load: cheap enough for a polling loop.
@@ -53,6 +62,14 @@ impl Stop {
     pub fn signal(&self) -> Option<usize> {
         Some(self.signal.load(Ordering::Relaxed)).filter(|s| *s != 0)
     }
+}
+
+/// Whether SIGHUP is ignored, by the mask of ignored signals in a file as /proc/self/status (proc(5)).
+fn hangup_is_ignored(status: &Path) -> bool {
+    let text = std::fs::read_to_string(status).unwrap_or_default();
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (Signal::SIGHUP as u32 - 1)) != 0)
 }
 
 #[cfg(test)]
@@ -70,11 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_raises_the_flag() {
-        // Not one of the real three: the test process must go on ending at them.
-        let signal = signal_hook::consts::SIGUSR1;
-        let stop = Stop::on(&[signal]).unwrap();
-        signal_hook::low_level::raise(signal).unwrap();
-        assert_eq!(stop.signal(), usize::try_from(signal).ok());
+    fn an_ignored_hangup_is_seen_in_the_mask() {
+        let folder = tempfile::tempdir().unwrap();
+        let status = folder.path().join("status");
+        for (mask, ignored) in [("0000000000001001", true), ("0000000000001000", false), ("nonsense", false)] {
+            std::fs::write(&status, format!("Name:\tx\nSigIgn:\t{mask}\nSigCgt:\t00000001\n")).unwrap();
+            assert_eq!(hangup_is_ignored(&status), ignored, "{mask}");
+        }
+        assert!(!hangup_is_ignored(&folder.path().join("none")));
     }
 }
