@@ -64,12 +64,14 @@ pub(super) fn run_at(
     let mut outputs = Outputs::open(&requests, stdout())?;
     let mut observer = observer::on_stderr(args.verbose > 0);
     let mut report = Report::new(report::Run::new(PingPong::META.name, SystemTime::now()));
+    report.run.plan = Some(Plan::from_args(args));
     let start = Instant::now();
     let mut client = Client { args, outputs: &mut outputs, observer: observer.as_mut(), report: &mut report };
     let ended = port().and_then(|port| {
         let (local, local_port) = (args.source_address, args.local_port());
         client.run(&Target { host, port, local, local_port, ipv6_only: args.ipv6 }, core, stop)
     });
+    let ended = ended.map_err(|failure| failure.or_interrupted(stop));
     observer.finished();
     report.run.set_elapsed(start.elapsed());
     report.outcome = match &ended {
@@ -96,7 +98,6 @@ struct Client<'a> {
 impl Client<'_> {
     fn run(&mut self, target: &Target<'_>, core: Option<usize>, stop: &Stop) -> Result<(), Failure> {
         let mut plan = Plan::from_args(self.args);
-        self.report.run.plan = Some(plan.clone());
         self.observer.phase(Phase::Resolve);
         let choice = self.args.clock.unwrap_or(ClockChoice::Auto);
         let local = Local::new(core, stop)?;

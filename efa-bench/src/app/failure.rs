@@ -1,12 +1,17 @@
 //! Endings other than success.
 
 use crate::clock::ClockError;
-use crate::control::{ControlError, Refusal};
+use std::time::Duration;
+
+use crate::control::{ControlError, Refusal, Stop};
 use crate::observer::Phase;
 use crate::plan::PlanError;
 use crate::rig::RunError;
 use crate::select::SelectError;
 use crate::writers::OutputError;
+
+/// How much later than its peer this side may take note of a signal that both got.
+const SIGNAL_LAG: Duration = Duration::from_millis(100);
 
 /// Exit statuses, as scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +48,22 @@ pub struct Failure {
     pub exit: Exit,
     /// The text for standard error and for the report; empty to say nothing.
     pub text: String,
+    /// Whether the peer ended the run: by its death, or because it gave up.
+    pub by_peer: bool,
 }
 
 impl Failure {
     /// A failure with this text.
     pub fn new(exit: Exit, text: impl Into<String>) -> Failure {
-        Failure { exit, text: text.into() }
+        Failure { exit, text: text.into(), by_peer: false }
+    }
+
+    /// What it is in truth: a signal to both sides at once, as from a terminal, can end the peer first.
+    pub(super) fn or_interrupted(self, stop: &Stop) -> Failure {
+        if self.by_peer && stop.requested_within(SIGNAL_LAG) {
+            return Failure::new(Exit::Interrupted, format!("interrupted, and so was the peer ({})", self.text));
+        }
+        self
     }
 
     /// A failure of the set-up, named with its phase.
@@ -70,7 +85,7 @@ impl Failure {
             | ControlError::NotOurs { .. } => Exit::Usage,
             _ => Exit::Midway,
         };
-        Failure::new(exit, format!("phase {phase}: {error}"))
+        Failure { by_peer: error.is_peer_gone(), ..Failure::new(exit, format!("phase {phase}: {error}")) }
     }
 
     /// A failure of the run in a phase; `context` says over what it ran.

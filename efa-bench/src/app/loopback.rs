@@ -86,23 +86,22 @@ impl Server {
                 ended => break ended.unwrap_or_default(),
             }
         };
-        let port = line.trim().strip_prefix("{\"control_port\":").and_then(|rest| rest.strip_suffix('}'));
-        if let Some(port) = port.and_then(|port| port.parse().ok()) {
+        let said: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        if let Some(port) = said["control_port"].as_u64().and_then(|port| u16::try_from(port).ok()) {
             return Ok(port);
         }
         self.wait(Duration::from_secs(1));
-        match self.child.try_wait() {
-            // It has said why on standard error, which is this process's own.
-            Ok(Some(status)) => {
-                let exit = if status.code() == Some(i32::from(Exit::Interrupted.code())) {
-                    Exit::Interrupted
-                } else {
-                    Exit::Usage
-                };
-                Err(Failure::new(exit, format!("phase {}: the server process ended with {status}", Phase::Control)))
-            }
-            _ => Err(Failure::setup(Phase::Control, format!("the server process did not listen within {STARTING:?}"))),
-        }
+        let Ok(Some(status)) = self.child.try_wait() else {
+            return Err(Failure::setup(Phase::Control, format!("the server process did not listen in {STARTING:?}")));
+        };
+        let interrupted = status.code() == Some(i32::from(Exit::Interrupted.code()));
+        let exit = if interrupted { Exit::Interrupted } else { Exit::Usage };
+        let text = match said["error"].as_str() {
+            Some(why) => format!("the server process: {why}"),
+            // Whatever it had to say is on standard error, which is this process's own.
+            None => format!("phase {}: the server process ended with {status}", Phase::Control),
+        };
+        Err(Failure::new(exit, text))
     }
 
     /// Waits until the child has ended; whether it has.

@@ -25,6 +25,20 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// Serves one client, or all that come until interrupted.
 pub(super) fn run(args: &PingPongArgs, stop: &Stop) -> Result<(), Failure> {
+    let mut listening = false;
+    let ended = serve_all(args, stop, &mut listening);
+    match ended {
+        // The parent process says it, and writes it into its report.
+        Err(failure) if args.announce && !listening => {
+            let text = serde_json::json!({ "error": failure.text });
+            let told = writeln!(std::io::stdout(), "{text}");
+            Err(if told.is_ok() { Failure::new(failure.exit, "") } else { failure })
+        }
+        ended => ended,
+    }
+}
+
+fn serve_all(args: &PingPongArgs, stop: &Stop, listening: &mut bool) -> Result<(), Failure> {
     if let Some(flag) = reports(args) {
         let text = format!(
             "{flag} on the server: the client has the figures and writes the report; give {flag} to `efa-pingpong HOST`"
@@ -53,6 +67,7 @@ pub(super) fn run(args: &PingPongArgs, stop: &Stop) -> Result<(), Failure> {
     let failed = |error: ControlError| Failure::control(Phase::Control, &error);
     let mut listener = Listener::bind(args.source_address, args.listen_port(), args.ipv6).map_err(failed)?;
     announce(args, listener.local_addr(), observer.as_mut())?;
+    *listening = true;
     loop {
         let mut on_stranger = |from: SocketAddr, why: &str| observer.note(&format!("dropped {from}: {why}"));
         let mut control = listener.accept(&local.hello, None, &local.stop, &mut on_stranger).map_err(failed)?;
@@ -69,7 +84,7 @@ pub(super) fn run(args: &PingPongArgs, stop: &Stop) -> Result<(), Failure> {
             listener: &mut listener,
             observer: observer.as_mut(),
         };
-        let ended = server.serve(&mut control);
+        let ended = server.serve(&mut control).map_err(|failure| failure.or_interrupted(stop));
         match &ended {
             Err(failure) => control.abort(&failure.text),
             Ok(()) => {

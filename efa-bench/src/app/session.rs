@@ -42,6 +42,7 @@ impl Local {
             pin(core)?;
         }
         let environment = Environment::collect(Path::new("/"));
+        check_open_files(&environment)?;
         let library = version::library().map_err(|error| Failure::setup(Phase::Resolve, error))?;
         let variables = version::parameters().map_err(|error| Failure::setup(Phase::Resolve, error))?;
         let path = library.path.display().to_string();
@@ -104,6 +105,27 @@ pub(super) fn only_core(environment: &Environment) -> Option<u32> {
         Some([core]) => Some(*core),
         _ => None,
     }
+}
+
+/// Files that a run opens beside those that are open already: control, reports, and a provider's sockets and event
+/// queues, of which sockets and tcp;ofi_rxm take the most (14 and 11 were seen).
+const OPEN_FILES: u64 = 20;
+
+/// Refuses to start where providers would run out of file descriptors: they wait for ever, or crash.
+fn check_open_files(environment: &Environment) -> Result<(), Failure> {
+    let Some(limit) = environment.open_files.and_then(|files| files.soft) else { return Ok(()) };
+    // The folder itself is open while it is read.
+    let Ok(open) = std::fs::read_dir("/proc/self/fd").map(|files| files.count().saturating_sub(1) as u64) else {
+        return Ok(());
+    };
+    if open + OPEN_FILES <= limit {
+        return Ok(());
+    }
+    let text = format!(
+        "at most {limit} files may be open, {open} are, and a run opens up to {OPEN_FILES} more; raise the limit \
+         (`ulimit -n 1024`, or nofile in /etc/security/limits.conf)"
+    );
+    Err(Failure::setup(Phase::Resolve, text))
 }
 
 fn pin(core: usize) -> Result<(), Failure> {

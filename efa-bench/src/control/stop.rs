@@ -4,8 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
+
+use super::wait::{self, Wake};
 
 /// A shared request to stop, which every wait looks at within 50 ms.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +61,11 @@ impl Stop {
         self.signal.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether to stop, after a wait of at most `limit` for it.
+    pub fn requested_within(&self, limit: Duration) -> bool {
+        matches!(wait::pause(Instant::now() + limit, self), Ok(Wake::Stopped))
+    }
+
     /// Number of the signal that raised the flag.
     pub fn signal(&self) -> Option<usize> {
         Some(self.signal.load(Ordering::Relaxed)).filter(|s| *s != 0)
@@ -82,7 +90,7 @@ mod tests {
         let other = stop.clone();
         assert!(!other.requested());
         stop.request();
-        assert!(other.requested());
+        assert!(other.requested() && other.requested_within(Duration::ZERO));
         assert_eq!(other.signal(), Some(2));
     }
 

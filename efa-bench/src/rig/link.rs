@@ -1,6 +1,6 @@
 //! One side of a pair over a fabric: an endpoint, its peer, and the buffers of a ping-pong.
 
-use efa_core::{Batch, Buf, BufPool, Domain, Endpoint, OpKind, Payload, Peer, PostErrorKind, Rejected, Token};
+use efa_core::{Batch, Buf, BufPool, Domain, Endpoint, OpKind, Peer, PostErrorKind, Rejected, Token};
 
 use super::RunError;
 use crate::args::Mode;
@@ -37,6 +37,9 @@ pub struct Link {
     outgoing: Option<Buf>,
     /// The message that arrived and was not yet taken, with its length.
     arrived: Option<(Buf, usize)>,
+    /// The one behind it. A peer that has the answer sends its next message, which can arrive here before the
+    /// answer's own completion does: shm of libfabric 2.x completes a long send when it is next polled.
+    behind: Option<(Buf, usize)>,
     posts: u64,
     injects: u64,
     completions: u64,
@@ -61,6 +64,7 @@ impl Link {
             size: 0,
             outgoing: pool.take(),
             arrived: None,
+            behind: None,
             posts: 0,
             injects: 0,
             completions: 0,
@@ -190,7 +194,9 @@ impl Link {
     /// Takes the message that arrived.
     #[inline]
     pub(super) fn take_arrived(&mut self) -> Result<(Buf, usize), RunError> {
-        self.arrived.take().ok_or(RunError::Surplus)
+        let taken = self.arrived.take().ok_or(RunError::Surplus)?;
+        self.arrived = self.behind.take();
+        Ok(taken)
     }
 
     /// Polls once; whether anything completed.
@@ -203,15 +209,15 @@ impl Link {
         self.completions += finished as u64;
         for done in self.batch.by_ref() {
             let what = if done.kind() == OpKind::Receive { "receive" } else { "send" };
-            match (done.status, done.token, done.buf) {
+            // Every operation here owns its buffer.
+            match (done.status, done.token, done.buf.into_buf()) {
                 (Err(error), ..) => {
                     let what = if done.token == RECEIVE { "receive" } else { what };
                     return Err(RunError::Operation { what, error });
                 }
-                (Ok(()), RECEIVE, Payload::Owned(buf)) if self.arrived.is_none() => {
-                    self.arrived = Some((buf, done.len))
-                }
-                (Ok(()), SEND, Payload::Owned(buf)) => self.outgoing = Some(buf),
+                (Ok(()), RECEIVE, Ok(buf)) if self.arrived.is_none() => self.arrived = Some((buf, done.len)),
+                (Ok(()), RECEIVE, Ok(buf)) if self.behind.is_none() => self.behind = Some((buf, done.len)),
+                (Ok(()), SEND, Ok(buf)) => self.outgoing = Some(buf),
                 _ => return Err(RunError::Surplus),
             }
         }

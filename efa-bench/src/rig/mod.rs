@@ -196,6 +196,10 @@ impl<'a, C: Clock> Rig<'a, C> {
     pub fn finish(&mut self) -> Result<(), RunError> {
         let expected = self.link.size();
         let (buf, len) = self.link.take_arrived()?;
+        if self.role == Role::Client && self.link.arrived() {
+            // Nobody asked for a second answer.
+            return Err(RunError::Surplus);
+        }
         if len != expected {
             return Err(RunError::Length { expected, received: len });
         }

@@ -136,11 +136,6 @@ pub(crate) fn new_libfabric() -> Option<PathBuf> {
     folder.join("libfabric.so.1").is_file().then_some(folder)
 }
 
-/// Whether the programs run with the library that they were built with.
-pub(crate) fn runs_with_the_system_library() -> bool {
-    std::env::var_os("LD_LIBRARY_PATH").is_none_or(|path| path.is_empty())
-}
-
 /// Ends a test that this machine cannot run, saying why on the real standard error, past libtest's capture.
 #[macro_export]
 macro_rules! skip {
