@@ -138,6 +138,19 @@ fn message(pair: &mut Pair, batch: &mut Batch, way: Way, shared: &SharedBuf) {
     }
 }
 
+#[test]
+fn taking_sharing_and_giving_back_allocate_nothing() {
+    let Some(pair) = Pair::open(common::TCP, &Spec::new(64, 4)) else { return };
+    let before = ALLOCATIONS.get();
+    for _ in 0..1000 {
+        let shared = pair.pool.take().expect("a buffer").into_shared();
+        let other = Payload::from(shared.clone());
+        drop(shared);
+        drop(other.into_buf().expect_err("a share").try_into_buf().expect("the last share"));
+    }
+    assert_eq!((ALLOCATIONS.get() - before, pair.pool.available()), (0, 4));
+}
+
 /// Whether it was posted; a buffer that was refused goes back to where it came from.
 fn keep(posted: Option<Result<(), Rejected<Payload>>>, owned: &mut Option<Buf>) -> bool {
     match posted {

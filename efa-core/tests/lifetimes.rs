@@ -354,6 +354,49 @@ fn an_exhausted_pool_has_none_and_refills() {
 }
 
 #[test]
+fn shares_are_counted_across_threads_and_the_last_one_gives_the_buffer_back_once() {
+    let rig = rig();
+    for round in 0..50u8 {
+        let mut buf = rig.pool.take().unwrap();
+        buf.fill(round);
+        let shared = buf.into_shared();
+        let bufs: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    let share = shared.clone();
+                    scope.spawn(move || {
+                        (0..100).for_each(|_| assert!(share.clone().iter().all(|byte| *byte == round)));
+                        usize::from(Payload::from(share).into_buf().expect_err("a share").try_into_buf().is_ok())
+                    })
+                })
+                .collect();
+            // While this one is held nobody else's is the last.
+            let others: usize = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum();
+            assert_eq!(others, 0, "a buffer that is shared was handed out as owned");
+            others + usize::from(shared.try_into_buf().is_ok())
+        });
+        assert_eq!((bufs, rig.pool.available()), (1, SLOTS));
+    }
+}
+
+#[test]
+fn handles_are_one_word_and_keep_length_and_kind_on_every_way() {
+    assert_eq!([size_of::<Buf>(), size_of::<SharedBuf>(), size_of::<Payload>()], [size_of::<usize>(); 3]);
+    let rig = rig();
+    let mut buf = rig.pool.take().unwrap();
+    buf.set_len(3);
+    buf.copy_from_slice(b"abc");
+    let buf = Payload::from(buf).into_buf().expect("owned");
+    let payload = Payload::from(buf.into_shared());
+    assert_eq!((&payload[..], format!("{payload:?}").contains("shared, ")), (&b"abc"[..], true));
+    let buf = payload.into_buf().expect_err("a share").try_into_buf().expect("the only one");
+    assert_eq!((&buf[..], buf.capacity()), (&b"abc"[..], 64));
+    drop(buf);
+    let again: Vec<Buf> = std::iter::from_fn(|| rig.pool.take()).collect();
+    assert!(again.len() == SLOTS && again.iter().all(|buf| buf.len() == 64), "a taken buffer has its full length");
+}
+
+#[test]
 fn a_panic_while_operations_are_in_flight_frees_after_the_close() {
     let mut rig = rig();
     let free_at_close = watch_close(&rig.pool);

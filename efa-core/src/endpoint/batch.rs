@@ -1,5 +1,6 @@
 //! The completions of one poll.
 
+use std::cmp::Ordering;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU32;
@@ -20,17 +21,31 @@ use crate::mem::Payload;
 /// assert_eq!(batch.by_ref().count(), 0);
 /// ```
 pub struct Batch {
-    /// Items `head..tail` are initialised in both arrays, and not yet taken. A [`Completion`] is put together
-    /// only when it is taken, so that what the caller does not look at is never copied.
-    entries: [MaybeUninit<fi_cq_tagged_entry>; Batch::CAPACITY],
+    /// Completions not yet taken, or [`FAILED`]. So many items are initialised at the front of `held`, the oldest
+    /// last, so that taking one is counting down.
+    remaining: isize,
     held: [MaybeUninit<Held<Payload>>; Batch::CAPACITY],
-    head: usize,
-    tail: usize,
-    /// An operation that failed, alone in its batch: `head` is past `tail` then, which keeps it off the hot path.
-    failed: Option<Box<Completion>>,
-    /// Whose peers the sources are, where sources were read.
-    owner: Option<NonZeroU32>,
+    /// What the provider wrote, oldest first. A [`Completion`] is put together only when it is taken, so that
+    /// what the caller does not look at is never copied.
+    entries: [MaybeUninit<fi_cq_tagged_entry>; Batch::CAPACITY],
+    read: Read,
     sources: [u64; Batch::CAPACITY],
+    /// The operation that failed, alone in its batch, while `remaining` is [`FAILED`].
+    failed: Option<Box<Completion>>,
+}
+
+/// Instead of the number of items, while the batch holds one operation that failed: negative, so that one
+/// comparison keeps it and the empty batch off the hot path.
+const FAILED: isize = -1;
+
+/// What the last read gave; together, so that one store sets both.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Read {
+    /// Entries initialised at the front of `entries`, at least as many as remain.
+    count: u32,
+    /// Whose peers the sources are, where as many sources were read too.
+    owner: Option<NonZeroU32>,
 }
 
 // SAFETY: the raw pointers inside are the contexts in `entries`, which nothing follows: `poll` compares them
@@ -48,30 +63,36 @@ impl Batch {
     /// An empty batch.
     pub fn new() -> Batch {
         Batch {
-            entries: [const { MaybeUninit::uninit() }; Batch::CAPACITY],
+            remaining: 0,
             held: [const { MaybeUninit::uninit() }; Batch::CAPACITY],
-            head: 0,
-            tail: 0,
-            failed: None,
-            owner: None,
+            entries: [const { MaybeUninit::uninit() }; Batch::CAPACITY],
+            read: Read { count: 0, owner: None },
             sources: [0; Batch::CAPACITY],
+            failed: None,
         }
     }
 
     /// Completions not yet taken.
     pub fn len(&self) -> usize {
-        self.tail.checked_sub(self.head).unwrap_or(1)
+        self.remaining.unsigned_abs()
     }
 
     /// Whether every completion has been taken.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.head == self.tail
+        self.remaining == 0
+    }
+
+    /// 0 if the batch is empty.
+    #[inline]
+    pub(super) fn remaining(&self) -> isize {
+        self.remaining
     }
 
     /// Drops what was not taken.
     #[inline]
     pub(super) fn clear(&mut self) {
-        if self.head != self.tail {
+        if !self.is_empty() {
             self.drop_items();
         }
     }
@@ -106,9 +127,8 @@ impl Batch {
     #[inline]
     pub(super) fn hold_first(&mut self, held: Held<Payload>) {
         self.held[0].write(held);
-        self.owner = None;
-        self.head = 0;
-        self.tail = 1;
+        self.read = Read { count: 1, owner: None };
+        self.remaining = 1;
     }
 
     /// Takes over the first `count` entries, which the provider has just written: `take` is asked for what each
@@ -125,22 +145,22 @@ impl Batch {
         mut take: impl FnMut(&fi_cq_tagged_entry) -> Option<Held<Payload>>,
     ) -> Option<fi_cq_tagged_entry> {
         debug_assert!(self.is_empty() && count <= Batch::CAPACITY);
-        self.head = 0;
-        self.owner = owner;
+        self.read = Read { count: count as u32, owner };
         for index in 0..count {
             // SAFETY: index < count <= CAPACITY.
             let entry = unsafe { self.entries.get_unchecked(index) };
             // SAFETY: the caller says that `count` entries are initialised.
             let entry = unsafe { entry.assume_init_ref() };
             let Some(held) = take(entry) else { return self.adopt_around(index, count, take) };
-            // SAFETY: index < count <= CAPACITY.
-            unsafe { self.held.get_unchecked_mut(index) }.write(held);
+            // SAFETY: count - 1 - index < count <= CAPACITY.
+            unsafe { self.held.get_unchecked_mut(count - 1 - index) }.write(held);
         }
-        self.tail = count;
+        self.remaining = count as isize;
         None
     }
 
-    /// The rest of [`adopt`](Batch::adopt) once an entry has turned out to belong to no operation.
+    /// The rest of [`adopt`](Batch::adopt) once an entry has turned out to belong to no operation: closes up the
+    /// others around it. Allocates, because it is the end of the road for this queue.
     #[cold]
     #[inline(never)]
     fn adopt_around(
@@ -149,20 +169,28 @@ impl Batch {
         count: usize,
         mut take: impl FnMut(&fi_cq_tagged_entry) -> Option<Held<Payload>>,
     ) -> Option<fi_cq_tagged_entry> {
-        let entries = &mut self.entries[..count];
-        // SAFETY: `adopt` was called with `count` initialised entries, and has not moved any.
-        let spurious = unsafe { entries[first].assume_init() };
-        self.tail = first;
-        for index in first + 1..count {
-            // SAFETY: as above; an entry is plain data.
-            let entry = unsafe { entries[index].assume_init() };
-            if let Some(held) = take(&entry) {
-                entries[self.tail].write(entry);
-                self.sources[self.tail] = self.sources[index];
-                self.held[self.tail].write(held);
-                self.tail += 1;
-            }
+        let mut kept = Vec::new();
+        for index in 0..count {
+            // SAFETY: `adopt` was called with `count` initialised entries, plain data.
+            let entry = unsafe { self.entries[index].assume_init() };
+            let held = match index.cmp(&first) {
+                // SAFETY: `adopt` has just written it; nothing reads it again, since nothing remains yet.
+                Ordering::Less => Some(unsafe { self.held[count - 1 - index].assume_init_read() }),
+                Ordering::Equal => None,
+                Ordering::Greater => take(&entry),
+            };
+            kept.extend(held.map(|held| (held, entry, self.sources[index])));
         }
+        // SAFETY: as above.
+        let spurious = unsafe { self.entries[first].assume_init() };
+        let count = kept.len();
+        for (index, (held, entry, source)) in kept.into_iter().enumerate() {
+            self.held[count - 1 - index].write(held);
+            self.entries[index].write(entry);
+            self.sources[index] = source;
+        }
+        self.read.count = count as u32;
+        self.remaining = count as isize;
         Some(spurious)
     }
 
@@ -170,14 +198,15 @@ impl Batch {
     pub(super) fn fail(&mut self, failed: Completion) {
         self.clear();
         self.failed = Some(Box::new(failed));
-        self.head = 1;
-        self.tail = 0;
+        self.remaining = FAILED;
     }
 
+    /// Boxed, so that the usual completion needs no place in memory for it to be written to.
     #[cold]
-    fn next_failed(&mut self) -> Option<Completion> {
-        self.head = self.tail;
-        self.failed.take().map(|failed| *failed)
+    #[inline(never)]
+    fn next_failed(&mut self) -> Option<Box<Completion>> {
+        self.remaining = 0;
+        self.failed.take()
     }
 }
 
@@ -192,21 +221,24 @@ impl Iterator for Batch {
 
     #[inline]
     fn next(&mut self) -> Option<Completion> {
-        let index = self.head;
-        if index >= self.tail {
-            return if index == self.tail { None } else { self.next_failed() };
+        let last = self.remaining - 1;
+        if last < 0 {
+            return if self.remaining == 0 { None } else { self.next_failed().map(|failed| *failed) };
         }
-        self.head += 1;
-        // SAFETY: index < tail <= CAPACITY.
-        let held = unsafe { self.held.get_unchecked(index) };
-        // SAFETY: items `head..tail` are initialised, and moving the head up makes this read the only one.
+        self.remaining = last;
+        let last = last as usize;
+        // SAFETY: last < remaining <= CAPACITY.
+        let held = unsafe { self.held.get_unchecked(last) };
+        // SAFETY: as many items as remained are initialised, and counting down makes this read the only one.
         let held = unsafe { held.assume_init_read() };
-        // SAFETY: as for `held`.
+        // The oldest of those that remained.
+        let index = self.read.count as usize - 1 - last;
+        // SAFETY: index < count <= CAPACITY.
         let entry = unsafe { self.entries.get_unchecked(index) };
-        // SAFETY: initialised together with `held`.
+        // SAFETY: index < count.
         let entry = unsafe { entry.assume_init_ref() };
-        let from = self.owner.and_then(|owner| {
-            // SAFETY: index < tail <= CAPACITY.
+        let from = self.read.owner.and_then(|owner| {
+            // SAFETY: as for `entries`.
             let address = *unsafe { self.sources.get_unchecked(index) };
             (address != FI_ADDR_NOTAVAIL).then_some(Peer { address, owner })
         });

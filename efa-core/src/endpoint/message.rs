@@ -1,6 +1,6 @@
 //! Untagged messages.
 
-use super::{Endpoint, Peer, PostErrorKind, Rejected, Token, refused, rejected};
+use super::{Endpoint, Peer, PostErrorKind, Rejected, Token, no_slot, not_posted, refused, rejected};
 use crate::error::Errno;
 use crate::mem::{Buf, Payload};
 
@@ -27,7 +27,7 @@ impl Endpoint {
             Err(kind) => return rejected(payload, kind),
         };
         let Some(slot) = self.ops.vacancy() else {
-            return rejected(payload, PostErrorKind::WouldBlock);
+            return no_slot(payload);
         };
         let region = payload.region();
         // SAFETY: the endpoint is open; region is registered memory that `payload` keeps alive; the context is
@@ -36,7 +36,7 @@ impl Endpoint {
             efa_sys::fi_send(self.ep.as_ptr(), region.start, region.len, region.desc, address, slot.context())
         };
         if ret != 0 {
-            return rejected(payload, refused(ret));
+            return not_posted(payload, ret);
         }
         self.ops.fill(slot, payload, token);
         Ok(())
@@ -61,10 +61,10 @@ impl Endpoint {
     pub fn recv(&mut self, from: Option<Peer>, mut buf: Buf, token: Token) -> Result<(), Rejected<Buf>> {
         let source = match self.resolve_source(from) {
             Ok(source) => source,
-            Err(kind) => return Err(Rejected { buf, kind }),
+            Err(kind) => return rejected(buf, kind),
         };
         let Some(slot) = self.ops.vacancy() else {
-            return Err(Rejected { buf, kind: PostErrorKind::WouldBlock });
+            return no_slot(buf);
         };
         let region = buf.region_mut();
         // SAFETY: as for send; the memory belongs to `buf` alone, so the provider may write it.
@@ -72,9 +72,9 @@ impl Endpoint {
             efa_sys::fi_recv(self.ep.as_ptr(), region.start, region.len, region.desc, source, slot.context())
         };
         if ret != 0 {
-            return Err(Rejected { buf, kind: refused(ret) });
+            return not_posted(buf, ret);
         }
-        self.ops.fill(slot, Payload::Owned(buf), token);
+        self.ops.fill(slot, buf.into(), token);
         Ok(())
     }
 

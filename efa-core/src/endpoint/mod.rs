@@ -190,7 +190,7 @@ impl Endpoint {
     /// The provider's address of a peer, if it is this endpoint's peer.
     #[inline]
     fn resolve(&self, peer: Peer) -> Result<u64, PostErrorKind> {
-        if peer.owner == self.id { Ok(peer.address) } else { Err(foreign_peer()) }
+        if peer.owner == self.id { Ok(peer.address) } else { Err(PostErrorKind::Fabric(Errno::INVAL)) }
     }
 
     /// The address to receive from: anybody, or one peer where directed receives are on.
@@ -198,7 +198,7 @@ impl Endpoint {
     fn resolve_source(&self, from: Option<Peer>) -> Result<u64, PostErrorKind> {
         match from {
             None => Ok(efa_sys::FI_ADDR_UNSPEC),
-            Some(_) if !self.directed => Err(unsupported()),
+            Some(_) if !self.directed => Err(UNSUPPORTED),
             Some(peer) => self.resolve(peer),
         }
     }
@@ -215,25 +215,42 @@ impl Endpoint {
     /// Completions read together with it are in `out`.
     #[inline]
     pub fn poll(&mut self, out: &mut Batch) -> Result<usize> {
-        out.clear();
-        if self.source {
-            let ret = self.cq.read_from(out);
-            return self.poll_rest(ret, out).map_err(|error| *error);
+        // One branch for both.
+        if out.remaining() | isize::from(self.source) != 0 {
+            return self.poll_anew(out).map_err(|error| *error);
         }
         let ret = self.cq.read(out);
-        if ret == -(efa_sys::FI_EAGAIN as isize) {
-            return Ok(0);
-        }
+        // One completion is what a latency is made of: it and none are all that is worth having in line.
         if ret == 1 {
             // SAFETY: the provider says that it wrote one entry.
             let context = unsafe { out.first_context() };
-            if let Some(held) = self.ops.take(context) {
-                out.hold_first(held);
-                return Ok(1);
-            }
+            let Some(held) = self.ops.take(context) else {
+                return self.poll_spurious(out).map_err(|error| *error);
+            };
+            out.hold_first(held);
+            return Ok(1);
+        }
+        none_finished();
+        if ret == -(efa_sys::FI_EAGAIN as isize) {
+            return Ok(0);
         }
         // Boxed, so that the usual result stays in registers.
         self.poll_rest(ret, out).map_err(|error| *error)
+    }
+
+    /// [`poll`](Endpoint::poll) of one completion that belongs to no operation.
+    #[cold]
+    #[inline(never)]
+    fn poll_spurious(&mut self, out: &mut Batch) -> Result<usize, Box<Error>> {
+        self.poll_rest(1, out)
+    }
+
+    /// [`poll`](Endpoint::poll) where sources are read, or completions are left to be dropped.
+    #[inline(never)]
+    fn poll_anew(&mut self, out: &mut Batch) -> Result<usize, Box<Error>> {
+        out.clear();
+        let ret = if self.source { self.cq.read_from(out) } else { self.cq.read(out) };
+        self.poll_rest(ret, out)
     }
 
     /// What [`poll`](Endpoint::poll) leaves out of line: what is rare, or shared by several completions.
@@ -351,25 +368,38 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-#[cold]
-fn foreign_peer() -> PostErrorKind {
-    PostErrorKind::Fabric(Errno::INVAL)
-}
+const UNSUPPORTED: PostErrorKind = PostErrorKind::Fabric(Errno::OPNOTSUPP);
 
+/// Tells the compiler that time spent on finding nothing is less of a loss than time spent on a completion.
 #[cold]
-fn unsupported() -> PostErrorKind {
-    PostErrorKind::Fabric(Errno::OPNOTSUPP)
-}
+fn none_finished() {}
 
 #[cold]
 fn spurious(entry: &efa_sys::fi_cq_tagged_entry) -> Error {
     Error::Spurious { context: entry.op_context as usize, flags: entry.flags }
 }
 
-/// A failed post, with the buffer that it gives back.
+// Three ways to refuse a post, each out of line and by itself: merged, they would cost the posts that succeed.
+
+/// A post that this crate refuses.
 #[cold]
+#[inline(never)]
 fn rejected<B>(buf: B, kind: PostErrorKind) -> Result<(), Rejected<B>> {
     Err(Rejected { buf, kind })
+}
+
+/// A post for which there is no slot.
+#[cold]
+#[inline(never)]
+fn no_slot<B>(buf: B) -> Result<(), Rejected<B>> {
+    Err(Rejected { buf, kind: PostErrorKind::WouldBlock })
+}
+
+/// A post that the provider refused.
+#[cold]
+#[inline(never)]
+fn not_posted<B>(buf: B, ret: isize) -> Result<(), Rejected<B>> {
+    Err(Rejected { buf, kind: refused(ret) })
 }
 
 /// The kind of a failed post.

@@ -7,7 +7,7 @@
 //! Invariants, upheld by this module alone:
 //!
 //! 1. A slot is vacant (on the list, no payload) or filled (off the list, payload present). Nothing else
-//!    changes either.
+//!    changes either. The payload itself says which, so there is nothing to keep in step with it.
 //! 2. A slot's context address never changes while the table lives, and providers get addresses of
 //!    slots only. A provider may scribble over the context bytes (FI_CONTEXT2), never over the rest.
 //! 3. A completion's context is checked to be the address of a filled slot before anything is read.
@@ -31,13 +31,15 @@ struct Slot<T> {
 }
 
 struct Body<T> {
-    /// [`filled`] while `held` is initialised; otherwise the next vacant slot, or null.
+    /// Present while the operation is in flight.
+    payload: Option<T>,
+    /// Of a filled slot.
+    token: Token,
+    /// The next vacant slot, or null; of a vacant slot.
     next: *mut Slot<T>,
-    held: MaybeUninit<Held<T>>,
 }
 
-/// What an operation in flight holds. In C order, so that it moves as one block of memory.
-#[repr(C)]
+/// What an operation in flight holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Held<T> {
     pub(super) payload: T,
@@ -48,9 +50,8 @@ pub(super) struct Held<T> {
 pub(super) struct SlotTable<T> {
     vacant: *mut Slot<T>,
     base: NonNull<Slot<T>>,
-    /// Size of the table, as the hot path compares with it.
-    bytes: usize,
-    filled: usize,
+    /// Slots of the table; 0 once it has leaked.
+    capacity: usize,
     _owns: PhantomData<T>,
 }
 
@@ -69,12 +70,6 @@ impl<T> Vacancy<T> {
     }
 }
 
-/// Marks a filled slot: no slot has this address.
-#[inline]
-fn filled<T>() -> *mut Slot<T> {
-    std::ptr::without_provenance_mut(1)
-}
-
 impl<T> SlotTable<T> {
     /// A table of `capacity` vacant slots, at least one.
     pub(super) fn new(capacity: usize) -> SlotTable<T> {
@@ -83,11 +78,11 @@ impl<T> SlotTable<T> {
         // SAFETY: the layout has a size above zero, since capacity and Slot's size are.
         let memory = unsafe { alloc(layout) };
         let Some(base) = NonNull::new(memory.cast::<Slot<T>>()) else { handle_alloc_error(layout) };
-        let mut table =
-            SlotTable { vacant: std::ptr::null_mut(), base, bytes: layout.size(), filled: 0, _owns: PhantomData };
+        memory.expose_provenance();
+        let mut table = SlotTable { vacant: std::ptr::null_mut(), base, capacity, _owns: PhantomData };
         for index in (0..capacity).rev() {
             let slot = table.slot(index);
-            let body = Body { next: table.vacant, held: MaybeUninit::uninit() };
+            let body = Body { payload: None, token: Token(0), next: table.vacant };
             // SAFETY: the slot is allocated and aligned, and nothing in it needs dropping.
             unsafe { slot.write(Slot { context: MaybeUninit::zeroed(), body }) };
             table.vacant = slot;
@@ -100,16 +95,15 @@ impl<T> SlotTable<T> {
         Layout::array::<Slot<T>>(capacity).unwrap_or_else(|_| handle_alloc_error(Layout::new::<Slot<T>>()))
     }
 
-    /// Operations in flight.
-    #[inline]
+    /// Operations in flight, counted one by one: the hot path keeps no count.
     pub(super) fn filled(&self) -> usize {
-        self.filled
+        self.filled_slots().count()
     }
 
     /// Operations that fit.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
-        self.bytes / size_of::<Slot<T>>()
+        self.capacity
     }
 
     /// The slot that the next operation will use, or `None` when all are filled. Finding it changes nothing.
@@ -125,8 +119,9 @@ impl<T> SlotTable<T> {
         // SAFETY: the slot belongs to this table, whose bodies are initialised and never the provider's.
         let body = unsafe { Self::body(vacancy.0.as_ptr()) };
         self.vacant = body.next;
-        *body = Body { next: filled(), held: MaybeUninit::new(Held { payload, token }) };
-        self.filled += 1;
+        body.token = token;
+        // Written over, not dropped: a vacant slot has none.
+        std::mem::forget(body.payload.replace(payload));
     }
 
     /// Empties the slot whose context a completion carries; `None` if it is no filled slot of this table.
@@ -135,14 +130,10 @@ impl<T> SlotTable<T> {
         let slot = self.slot_at(context)?;
         // SAFETY: slot_at gives a slot of this table; see `fill`.
         let body = unsafe { Self::body(slot) };
-        if body.next != filled() {
-            return None;
-        }
+        let payload = body.payload.take()?;
         body.next = self.vacant;
         self.vacant = slot;
-        self.filled -= 1;
-        // SAFETY: the slot was filled, so `held` is initialised; now it is vacant, so it is read once.
-        Some(unsafe { body.held.assume_init_read() })
+        Some(Held { payload, token: body.token })
     }
 
     /// The part of a slot that is ours: a provider never touches it, so a reference to it is exclusive.
@@ -164,16 +155,19 @@ impl<T> SlotTable<T> {
     /// The slot at this address, if it is one.
     #[inline]
     fn slot_at(&self, context: *mut c_void) -> Option<*mut Slot<T>> {
-        let offset = (context as usize).wrapping_sub(self.base.as_ptr() as usize);
-        let size = size_of::<Slot<T>>();
-        // Pointer arithmetic from `base` keeps the table's provenance, whatever the provider handed back.
-        (offset < self.bytes && offset.is_multiple_of(size)).then(|| self.base.as_ptr().wrapping_byte_add(offset))
+        // Rotated, an offset that is no multiple of the slot's size is larger than any index: one comparison
+        // checks range and alignment.
+        const { assert!(size_of::<Slot<T>>().is_power_of_two()) };
+        let offset = context.addr().wrapping_sub(self.base.addr().get());
+        let index = offset.rotate_right(size_of::<Slot<T>>().trailing_zeros());
+        // The table's provenance was exposed to the provider, and comes back with the address.
+        (index < self.capacity).then(|| std::ptr::with_exposed_provenance_mut(context.addr()))
     }
 
     fn filled_slots(&self) -> impl Iterator<Item = *mut Slot<T>> + '_ {
         (0..self.capacity()).map(|index| self.slot(index)).filter(|&slot| {
             // SAFETY: a slot of this table; the reference ends with the expression.
-            unsafe { Self::body(slot) }.next == filled()
+            unsafe { Self::body(slot) }.payload.is_some()
         })
     }
 
@@ -186,9 +180,7 @@ impl<T> SlotTable<T> {
     pub(super) fn find(&self, token: Token) -> Option<*mut c_void> {
         let found = self.filled_slots().find(|&slot| {
             // SAFETY: as in filled_slots.
-            let body = unsafe { Self::body(slot) };
-            // SAFETY: the slot is filled.
-            unsafe { body.held.assume_init_ref() }.token == token
+            unsafe { Self::body(slot) }.token == token
         });
         found.map(|slot| slot.cast())
     }
@@ -203,14 +195,13 @@ impl<T> SlotTable<T> {
     pub(super) fn leak(&mut self) {
         self.base = NonNull::dangling();
         self.vacant = std::ptr::null_mut();
-        self.bytes = 0;
-        self.filled = 0;
+        self.capacity = 0;
     }
 }
 
 impl<T> Drop for SlotTable<T> {
     fn drop(&mut self) {
-        if self.bytes == 0 {
+        if self.capacity == 0 {
             return;
         }
         drop(self.drain());

@@ -1,6 +1,6 @@
 //! Messages matched by tag.
 
-use super::{Endpoint, Peer, PostErrorKind, Rejected, Token, refused, unsupported};
+use super::{Endpoint, Peer, PostErrorKind, Rejected, Token, UNSUPPORTED, no_slot, not_posted, refused, rejected};
 use crate::error::Errno;
 use crate::mem::{Buf, Payload};
 
@@ -21,11 +21,11 @@ impl Endpoint {
         let payload = buf.into();
         let address = match self.resolve(to) {
             Ok(address) if self.tagged => address,
-            Ok(_) => return Err(Rejected { buf: payload, kind: unsupported() }),
-            Err(kind) => return Err(Rejected { buf: payload, kind }),
+            Ok(_) => return rejected(payload, UNSUPPORTED),
+            Err(kind) => return rejected(payload, kind),
         };
         let Some(slot) = self.ops.vacancy() else {
-            return Err(Rejected { buf: payload, kind: PostErrorKind::WouldBlock });
+            return no_slot(payload);
         };
         let region = payload.region();
         // SAFETY: as for send; `tagged` says that the operation table exists.
@@ -33,7 +33,7 @@ impl Endpoint {
             efa_sys::fi_tsend(self.ep.as_ptr(), region.start, region.len, region.desc, address, tag, slot.context())
         };
         if ret != 0 {
-            return Err(Rejected { buf: payload, kind: refused(ret) });
+            return not_posted(payload, ret);
         }
         self.ops.fill(slot, payload, token);
         Ok(())
@@ -55,11 +55,11 @@ impl Endpoint {
     ) -> Result<(), Rejected<Buf>> {
         let source = match self.resolve_source(from) {
             Ok(source) if self.tagged => source,
-            Ok(_) => return Err(Rejected { buf, kind: unsupported() }),
-            Err(kind) => return Err(Rejected { buf, kind }),
+            Ok(_) => return rejected(buf, UNSUPPORTED),
+            Err(kind) => return rejected(buf, kind),
         };
         let Some(slot) = self.ops.vacancy() else {
-            return Err(Rejected { buf, kind: PostErrorKind::WouldBlock });
+            return no_slot(buf);
         };
         let region = buf.region_mut();
         let ep = self.ep.as_ptr();
@@ -68,9 +68,9 @@ impl Endpoint {
             efa_sys::fi_trecv(ep, region.start, region.len, region.desc, source, tag, ignore, slot.context())
         };
         if ret != 0 {
-            return Err(Rejected { buf, kind: refused(ret) });
+            return not_posted(buf, ret);
         }
-        self.ops.fill(slot, Payload::Owned(buf), token);
+        self.ops.fill(slot, buf.into(), token);
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Endpoint {
     pub fn inject_tagged(&mut self, to: Peer, bytes: &[u8], tag: u64) -> Result<(), PostErrorKind> {
         let address = self.resolve(to)?;
         if !self.tagged {
-            return Err(unsupported());
+            return Err(UNSUPPORTED);
         }
         if bytes.len() > self.inject_bytes {
             return Err(PostErrorKind::Fabric(Errno::MSGSIZE));

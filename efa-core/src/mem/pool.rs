@@ -1,5 +1,6 @@
 //! One mapping, one registration, many slots.
 
+use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::NonNull;
@@ -10,6 +11,7 @@ use crossbeam::queue::ArrayQueue;
 use crate::domain::{Domain, DomainInner};
 use crate::error::{Error, Result};
 use crate::mem::Buf;
+use crate::mem::buf::Header;
 
 /// Size and number of the buffers of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,18 +75,17 @@ const PAGE: usize = 4096;
 pub struct BufPool(Arc<PoolInner>);
 
 pub(crate) struct PoolInner {
-    /// What post calls want as `desc`; first, because it is the one field that the hot path reads.
-    desc: *mut c_void,
     mr: NonNull<efa_sys::fid_mr>,
     map: Mapping,
-    stride: usize,
+    /// One for each slot; the owner of a slot that is out alone uses its header.
+    headers: Box<[UnsafeCell<Header>]>,
     slot_bytes: usize,
     free: ArrayQueue<u32>,
     domain: Arc<DomainInner>,
 }
 
-// SAFETY: the registration is only read (desc) until Drop closes it under the domain's control lock; the
-// mapping is handed out slot by slot through `free`, an atomic queue, so no two Bufs share a slot.
+// SAFETY: the registration is left alone until Drop closes it under the domain's control lock; mapping and
+// headers are handed out slot by slot through `free`, an atomic queue, so no two Bufs share a slot.
 unsafe impl Send for PoolInner {}
 // SAFETY: as above.
 unsafe impl Sync for PoolInner {}
@@ -98,11 +99,14 @@ impl BufPool {
         // SAFETY: `mr` is open.
         let desc = unsafe { efa_sys::fi_mr_desc(mr.as_ptr()) };
         let free = ArrayQueue::new(spec.slots);
-        for index in 0..spec.slots as u32 {
+        let header = |index: u32| {
             // The queue holds exactly this many.
             let _ = free.push(index);
-        }
-        Ok(BufPool(Arc::new(PoolInner { desc, mr, map, stride, slot_bytes: spec.slot_bytes, free, domain })))
+            let start = map.start.as_ptr().wrapping_add(index as usize * stride);
+            UnsafeCell::new(Header::new(start, spec.slot_bytes, desc, index))
+        };
+        let headers = (0..spec.slots as u32).map(header).collect();
+        Ok(BufPool(Arc::new(PoolInner { mr, map, headers, slot_bytes: spec.slot_bytes, free, domain })))
     }
 
     /// A free buffer of the pool's full size, or `None` while all are out.
@@ -110,10 +114,9 @@ impl BufPool {
     /// Its bytes are whatever its last owner left; a fresh pool is zero.
     pub fn take(&self) -> Option<Buf> {
         let index = self.0.free.pop()?;
-        // SAFETY: index < slots, so the offset stays inside the mapping.
-        let start = unsafe { self.0.map.start.add(index as usize * self.0.stride) };
-        // SAFETY: popping the index made this the only owner of slot_bytes bytes from `start`.
-        Some(unsafe { Buf::from_slot(self.0.clone(), start) })
+        let header = NonNull::new(self.0.headers.get(index as usize)?.get())?;
+        // SAFETY: popping the index made this the only owner of its header and its bytes.
+        Some(unsafe { Buf::from_slot(self.0.clone(), header) })
     }
 
     /// Buffers that are free now.
@@ -128,20 +131,10 @@ impl BufPool {
 }
 
 impl PoolInner {
-    #[inline]
-    pub(crate) fn desc(&self) -> *mut c_void {
-        self.desc
-    }
-
-    pub(crate) fn slot_bytes(&self) -> usize {
-        self.slot_bytes
-    }
-
     /// Takes a slot back; its Buf is gone.
-    pub(crate) fn put_back(&self, start: NonNull<u8>) {
-        let offset = start.as_ptr() as usize - self.map.start.as_ptr() as usize;
+    pub(crate) fn put_back(&self, index: u32) {
         // The queue has room for every slot, and each is out at most once.
-        let _ = self.free.push((offset / self.stride) as u32);
+        let _ = self.free.push(index);
     }
 }
 
