@@ -116,8 +116,10 @@ fn a_reader_that_leaves_ends_the_run_quietly() {
     // `head -1`: takes one line and goes.
     let run = pingpong()
         .args(["--loopback", "-p", TCP, "-S", "8..64KiB", "-I", "50", "--wait", "yield"])
-        .through_shell(r#""$@" | head -1; echo "status ${PIPESTATUS:-unknown}" >&2"#)
-        .ended();
+        .through_shell(r#"{ "$@"; echo "status $?" >&2; } | head -1"#)
+        .ended()
+        .exits(0)
+        .says(&["status 0"]);
     assert_eq!(run.stdout.lines().count(), 1, "{}", run.told());
     assert!(!run.stderr.contains("anic") && !run.stderr.contains("roken"), "{}", run.told());
 

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use efa::bench::control::Message;
+
 use crate::harness::{Fake, QUICK, Raw, Step, TCP, client, greeting_of_protocol, listens, pingpong, server};
 
 #[test]
@@ -92,10 +94,21 @@ fn a_client_of_something_else_than_a_server_says_what_it_found() {
 fn nonsense_after_the_greeting_ends_the_session_and_names_it() {
     let served = server().arg("--persist").spawn();
     let port = served.port();
-    // A plan that no command line makes, and a message out of turn.
-    let fake = Fake::client(port, Step::Hello, &[]);
-    drop(fake);
-    served.nth_line("this client failed", 1);
+    let mut out_of_turn = Fake::client(port, Step::Hello, &[]);
+    out_of_turn.send(Message::Ready);
+    let line = served.nth_line("this client failed", 1);
+    assert!(line.contains("expected Plan") && line.contains("got Ready"), "{line}");
+    assert!(out_of_turn.abort().contains("expected Plan"), "the client is told");
+
+    // Values that no command line makes.
+    let mut broken = Fake::client(port, Step::Hello, &[]);
+    broken.send_plan(|plan| plan.sizes.clear());
+    assert!(served.nth_line("this client failed", 2).contains("sizes are empty"));
+    let mut vast = Fake::client(port, Step::Hello, &[]);
+    vast.send_plan(|plan| plan.sizes = vec![u64::MAX]);
+    assert!(served.nth_line("this client failed", 3).contains("available"));
+    drop((broken, vast));
+
     client(port).args(QUICK).args(["-p", TCP]).ended().exits(0);
 }
 

@@ -80,9 +80,7 @@ impl Fake {
         let (data, address) = silent_endpoint();
         let mut fake = Fake { control, _data: data };
         if step >= Step::Plan {
-            let words = ["efa-pingpong", "127.0.0.1"].iter().chain(flags);
-            let plan = Plan::from_args(&PingPongCli::try_from_args(words).expect("the test's own flags").pingpong);
-            fake.send(Message::Plan(Box::new(plan)));
+            fake.send(Message::Plan(Box::new(Self::plan(flags))));
             fake.send(Message::Environment(Box::new(Environment::collect(Path::new("/")))));
         }
         if step >= Step::Accept {
@@ -106,7 +104,21 @@ impl Fake {
         }
     }
 
-    fn send(&mut self, message: Message) {
+    /// Sends a plan that no command line may make.
+    pub(crate) fn send_plan(&mut self, spoil: impl FnOnce(&mut Plan)) {
+        let mut plan = Self::plan(&[]);
+        spoil(&mut plan);
+        self.send(Message::Plan(Box::new(plan)));
+        self.send(Message::Environment(Box::new(Environment::collect(Path::new("/")))));
+    }
+
+    fn plan(flags: &[&str]) -> Plan {
+        let words = ["efa-pingpong", "127.0.0.1"].iter().chain(flags);
+        Plan::from_args(&PingPongCli::try_from_args(words).expect("the test's own flags").pingpong)
+    }
+
+    /// Sends a message, in turn or not.
+    pub(crate) fn send(&mut self, message: Message) {
         self.control.send(&message).unwrap_or_else(|error| panic!("{}: {error}", message.name()));
     }
 
