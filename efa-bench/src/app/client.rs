@@ -166,6 +166,8 @@ impl Client<'_> {
             WaitMode::Spin => Wait::Spin,
             WaitMode::Yield => Wait::Yield,
         });
+        // Once more at the end, when the drift is known.
+        self.report.run.set_clock(clock.describe());
         if let Flow::Closed = self.outputs.begin(self.report)? {
             return Err(Failure::new(Exit::Fine, ""));
         }

@@ -113,11 +113,9 @@ fn reports(args: &PingPongArgs) -> Option<&'static str> {
 fn announce(args: &PingPongArgs, address: SocketAddr, observer: &mut dyn Observer) -> Result<(), Failure> {
     if !args.announce {
         let port = address.port();
-        observer.note(&format!(
-            "listening on port {port} of {}; on the other host: efa-pingpong HOST{}",
-            address.ip(),
-            { if port == crate::args::DEFAULT_PORT { String::new() } else { format!(" --port {port}") } }
-        ));
+        let flag = if port == crate::args::DEFAULT_PORT { String::new() } else { format!(" --port {port}") };
+        let place = if address.ip().is_unspecified() { "all addresses".into() } else { address.ip().to_string() };
+        observer.note(&format!("listening on port {port} of {place}; on the other host: efa-pingpong HOST{flag}"));
         return Ok(());
     }
     let mut out = std::io::stdout().lock();

@@ -110,6 +110,16 @@ pub enum OpenClock {
     Monotonic(MonotonicClock),
 }
 
+impl OpenClock {
+    /// What this clock is, as [`Clock::describe`] says.
+    pub fn describe(&self) -> ClockInfo {
+        match self {
+            OpenClock::Tsc(clock) => clock.describe(),
+            OpenClock::Monotonic(clock) => clock.describe(),
+        }
+    }
+}
+
 /// A clock that cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
