@@ -58,7 +58,8 @@
 //! Everything is closed when its last owner goes, children before parents. A `Buf` keeps its pool, a pool
 //! and an endpoint keep their domain. Dropping an endpoint closes it before its buffers in flight are
 //! freed; [`Endpoint::close`] also waits for them and hands them back. Forgetting any of these leaks
-//! memory and nothing else.
+//! memory and nothing else. Providers that share memory between endpoints of one process (`shm`) are closed later:
+//! see [`Endpoint`].
 //!
 //! # Providers
 //!

@@ -470,11 +470,9 @@ fn senders_are_named_and_directed_receives_wait_for_theirs(provider: &str) {
 }
 
 fn sending_to_a_closed_peer_does_not_hang(provider: &str) {
-    if provider == SHM {
-        return skipped("shm uses the memory of a closed endpoint of the same process; see docs/SAFETY.md");
-    }
     let Some(pair) = Pair::connected(provider, &Spec::new(64, 16)) else { return };
     let Pair { sides: [mut a, b], pool, domain, .. } = pair;
+    // shm once used the memory of a peer of the same process after it was closed.
     drop(b);
     let mut batch = Batch::new();
     let started = Instant::now();

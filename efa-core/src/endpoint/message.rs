@@ -26,19 +26,19 @@ impl Endpoint {
             Ok(address) => address,
             Err(kind) => return rejected(payload, kind),
         };
-        let Some(slot) = self.ops.vacancy() else {
+        let Some(slot) = self.parts.ops.vacancy() else {
             return no_slot(payload);
         };
         let region = payload.region();
         // SAFETY: the endpoint is open; region is registered memory that `payload` keeps alive; the context is
         // a slot of this endpoint. On success the slot takes the payload, so both outlive the operation.
         let ret = unsafe {
-            efa_sys::fi_send(self.ep.as_ptr(), region.start, region.len, region.desc, address, slot.context())
+            efa_sys::fi_send(self.parts.ep.as_ptr(), region.start, region.len, region.desc, address, slot.context())
         };
         if ret != 0 {
             return not_posted(payload, ret);
         }
-        self.ops.fill(slot, payload, token);
+        self.parts.ops.fill(slot, payload, token);
         Ok(())
     }
 
@@ -63,18 +63,18 @@ impl Endpoint {
             Ok(source) => source,
             Err(kind) => return rejected(buf, kind),
         };
-        let Some(slot) = self.ops.vacancy() else {
+        let Some(slot) = self.parts.ops.vacancy() else {
             return no_slot(buf);
         };
         let region = buf.region_mut();
         // SAFETY: as for send; the memory belongs to `buf` alone, so the provider may write it.
         let ret = unsafe {
-            efa_sys::fi_recv(self.ep.as_ptr(), region.start, region.len, region.desc, source, slot.context())
+            efa_sys::fi_recv(self.parts.ep.as_ptr(), region.start, region.len, region.desc, source, slot.context())
         };
         if ret != 0 {
             return not_posted(buf, ret);
         }
-        self.ops.fill(slot, buf.into(), token);
+        self.parts.ops.fill(slot, buf.into(), token);
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl Endpoint {
             return Err(PostErrorKind::Fabric(Errno::MSGSIZE));
         }
         // SAFETY: the endpoint is open, and the provider reads `bytes` only during the call.
-        let ret = unsafe { efa_sys::fi_inject(self.ep.as_ptr(), bytes.as_ptr().cast(), bytes.len(), address) };
+        let ret = unsafe { efa_sys::fi_inject(self.parts.ep.as_ptr(), bytes.as_ptr().cast(), bytes.len(), address) };
         if ret == 0 { Ok(()) } else { Err(refused(ret)) }
     }
 }

@@ -6,14 +6,16 @@ mod completion;
 mod config;
 mod handles;
 mod message;
+mod neighbours;
+mod parts;
 mod slots;
 mod tagged;
 
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,11 +24,13 @@ pub use batch::Batch;
 pub use completion::{Completion, OpKind};
 pub use config::EndpointConfig;
 
-use crate::domain::{Domain, DomainInner};
+use crate::domain::Domain;
 use crate::error::{Errno, Error, OpError, OpErrorDetail, Result};
 use crate::info::Info;
 use crate::mem::Payload;
 use handles::{Av, Cq, Ep};
+use neighbours::{Leaver, Member};
+use parts::Parts;
 use slots::SlotTable;
 
 /// The caller's name for an operation; it comes back in the completion. Unique only if the caller makes it so.
@@ -97,19 +101,20 @@ impl<B> std::error::Error for Rejected<B> {}
 ///
 /// Forgetting an endpoint leaks its memory, buffers in flight included, and is safe. Dropping it closes
 /// the libfabric endpoint first and only then gives the buffers back.
+///
+/// Where the provider lets endpoints of one process use each other's memory (`shm`, `sm2`, `lnx`, `efa`), an
+/// endpoint that is dropped or closed stays open behind the scenes, with its buffers in flight and its share of
+/// /dev/shm, until those of this process that it was introduced to, in either direction, are dropped as well.
 pub struct Endpoint {
-    // Drop order is field order after `Drop::drop` has closed `ep`: queue, peers, buffers in flight, domain.
-    ep: Ep,
-    cq: Cq,
-    av: Av,
-    ops: SlotTable<Payload>,
+    /// Moved out once, when the endpoint is dropped or closed.
+    parts: ManuallyDrop<Parts>,
+    member: Member,
     id: NonZeroU32,
     tagged: bool,
     directed: bool,
     source: bool,
     inject_bytes: usize,
     max_message_bytes: usize,
-    domain: Arc<DomainInner>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -127,23 +132,22 @@ fn next_id() -> NonZeroU32 {
 impl Endpoint {
     pub(crate) fn open(domain: &Domain, info: &Info, config: &EndpointConfig) -> Result<Endpoint> {
         let info = config.tailor(info)?;
-        let inner = domain.0.clone();
+        let domain = domain.0.clone();
         let depth = config.depth(&info);
-        let av = Av::open(&inner, &info, config.peers)?;
-        let cq = Cq::open(&inner, depth)?;
-        let ep = Ep::open(&inner, &info, &av, &cq)?;
+        let av = Av::open(&domain, &info, config.peers)?;
+        let cq = Cq::open(&domain, depth)?;
+        let ep = Ep::open(&domain, &info, &av, &cq)?;
+        let parts = Parts { ep, cq, av, ops: SlotTable::new(depth), domain, provider: info.provider() };
+        let member = neighbours::join(&parts.provider, || parts.ep.address())?;
         Ok(Endpoint {
-            tagged: ep.has_tagged() && info.caps().contains(crate::Caps::TAGGED),
+            tagged: parts.ep.has_tagged() && info.caps().contains(crate::Caps::TAGGED),
             directed: config.directed_receive,
             source: config.source,
             inject_bytes: info.inject_bytes(),
             max_message_bytes: info.max_message_bytes(),
-            ep,
-            cq,
-            av,
-            ops: SlotTable::new(depth),
+            parts: ManuallyDrop::new(parts),
+            member,
             id: next_id(),
-            domain: inner,
             not_sync: PhantomData,
         })
     }
@@ -154,27 +158,30 @@ impl Endpoint {
     ///
     /// The code of `fi_getname`.
     pub fn address(&self) -> Result<Address> {
-        self.ep.address()
+        self.parts.ep.address()
     }
 
     /// Introduces a peer by the address that its own [`address`](Endpoint::address) returned.
     ///
     /// # Errors
     ///
-    /// The code of `fi_av_insert`; [`Error::Invalid`] for an address that is empty or too long.
+    /// The code of `fi_av_insert`; [`Error::Invalid`] for an address that is empty or too long, or of an endpoint
+    /// of this process that is gone, where the provider would use the memory that it had.
     pub fn insert(&mut self, address: &Address) -> Result<Peer> {
-        let _guard = self.domain.control();
-        Ok(Peer { address: self.av.insert(address)?, owner: self.id })
+        let Parts { av, domain, provider, .. } = &mut *self.parts;
+        neighbours::meet(self.member, provider, address)?;
+        let _guard = domain.control();
+        Ok(Peer { address: av.insert(address)?, owner: self.id })
     }
 
     /// Operations in flight: posted, completion not yet polled.
     pub fn in_flight(&self) -> usize {
-        self.ops.filled()
+        self.parts.ops.filled()
     }
 
     /// The most operations that can be in flight, which is the depth of the completion queue.
     pub fn depth(&self) -> usize {
-        self.ops.capacity()
+        self.parts.ops.capacity()
     }
 
     /// The longest message, in bytes, that [`inject`](Endpoint::inject) takes.
@@ -219,12 +226,12 @@ impl Endpoint {
         if out.remaining() | isize::from(self.source) != 0 {
             return self.poll_anew(out).map_err(|error| *error);
         }
-        let ret = self.cq.read(out);
+        let ret = self.parts.cq.read(out);
         // One completion is what a latency is made of: it and none are all that is worth having in line.
         if ret == 1 {
             // SAFETY: the provider says that it wrote one entry.
             let context = unsafe { out.first_context() };
-            let Some(held) = self.ops.take(context) else {
+            let Some(held) = self.parts.ops.take(context) else {
                 return self.poll_spurious(out).map_err(|error| *error);
             };
             out.hold_first(held);
@@ -249,7 +256,7 @@ impl Endpoint {
     #[inline(never)]
     fn poll_anew(&mut self, out: &mut Batch) -> Result<usize, Box<Error>> {
         out.clear();
-        let ret = if self.source { self.cq.read_from(out) } else { self.cq.read(out) };
+        let ret = if self.source { self.parts.cq.read_from(out) } else { self.parts.cq.read(out) };
         self.poll_rest(ret, out)
     }
 
@@ -263,9 +270,10 @@ impl Endpoint {
             return self.poll_error(ret, out).map_err(Box::new);
         }
         let owner = self.source.then_some(self.id);
+        let ops = &mut self.parts.ops;
         // SAFETY: the batch was cleared, the provider says that it wrote `ret` entries, with sources where those
         // were asked for, and `ret` is within the capacity.
-        match unsafe { out.adopt(ret as usize, owner, |entry| self.ops.take(entry.op_context)) } {
+        match unsafe { out.adopt(ret as usize, owner, |entry| ops.take(entry.op_context)) } {
             None => Ok(ret as usize),
             Some(entry) => Err(Box::new(spurious(&entry))),
         }
@@ -278,9 +286,9 @@ impl Endpoint {
             return Ok(0);
         }
         if ret != -(efa_sys::FI_EAVAIL as isize) {
-            return Err(Error::call("fi_cq_read", self.domain.label(), ret as i64));
+            return Err(Error::call("fi_cq_read", self.parts.domain.label(), ret as i64));
         }
-        let Some((entry, prov_text)) = self.cq.read_error()? else { return Ok(0) };
+        let Some((entry, prov_text)) = self.parts.cq.read_error()? else { return Ok(0) };
         let error = OpError::new(OpErrorDetail {
             // Positive by the man page; some providers (shm of 1.17) write it negated.
             errno: Errno::of_return(entry.err.into()),
@@ -288,7 +296,7 @@ impl Endpoint {
             prov_text,
             overflow: entry.olen,
         });
-        match self.ops.take(entry.op_context) {
+        match self.parts.ops.take(entry.op_context) {
             Some(held) => {
                 out.fail(Completion::failed(&entry, held, error));
                 Ok(1)
@@ -306,29 +314,31 @@ impl Endpoint {
     ///
     /// The code of `fi_cancel`; an operation that has just finished is no error.
     pub fn cancel(&mut self, token: Token) -> Result<bool> {
-        match self.ops.find(token) {
-            Some(context) => self.ep.cancel(context).map(|()| true),
+        match self.parts.ops.find(token) {
+            Some(context) => self.parts.ep.cancel(context).map(|()| true),
             None => Ok(false),
         }
     }
 
     /// Cancels receives, waits up to `drain` for everything in flight, closes, and returns the payloads.
     ///
-    /// A send that has completed here may still be on its way: agree with the peer before closing.
+    /// A send that has completed here may still be on its way: agree with the peer before closing. Where endpoints
+    /// of one process share memory, what is still in flight while another one may use this one's comes back to the
+    /// pool when that is gone, and is not returned.
     ///
     /// # Errors
     ///
     /// The code of `fi_close`; buffers still in flight are then leaked, because the provider may reach them.
     pub fn close(mut self, drain: Duration) -> Result<Vec<Payload>> {
         let mut payloads = Vec::new();
-        let contexts: Vec<_> = self.ops.contexts().collect();
+        let contexts: Vec<_> = self.parts.ops.contexts().collect();
         for context in contexts {
             // A provider without cancel keeps the operation, and the wait below ends at its deadline.
-            let _ = self.ep.cancel(context);
+            let _ = self.parts.ep.cancel(context);
         }
         let deadline = Instant::now() + drain;
         let mut batch = Batch::new();
-        while self.ops.filled() > 0 {
+        while self.parts.ops.filled() > 0 {
             match self.poll(&mut batch) {
                 Ok(_) | Err(Error::Unattributed(_)) => payloads.extend(batch.by_ref().map(|c| c.buf)),
                 Err(_) => break,
@@ -337,34 +347,41 @@ impl Endpoint {
                 break;
             }
         }
-        self.close_endpoint()?;
-        payloads.append(&mut self.ops.drain());
-        Ok(payloads)
+        let mut closed = Ok(());
+        // The parts are all that has to be dropped.
+        for mut leaver in ManuallyDrop::new(self).leave() {
+            if leaver.own {
+                closed = leaver.parts.close_endpoint();
+                payloads.append(&mut leaver.parts.ops.drain());
+            }
+        }
+        closed.map(|()| payloads)
     }
 
-    /// Closes the libfabric endpoint; when that fails, the slots may still be written and are leaked.
-    fn close_endpoint(&mut self) -> Result<()> {
-        let _guard = self.domain.control();
-        let closed = self.ep.close();
-        if closed.is_err() {
-            self.ops.leak();
-        }
-        closed
+    /// Moves the parts out, to where they are kept as long as neighbours need them; what comes back is to be dropped
+    /// one by one.
+    fn leave(&mut self) -> Vec<Leaver<Parts>> {
+        // SAFETY: called once: by Drop, or by `close`, which prevents that.
+        let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+        neighbours::leave(self.member, parts)
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if let Err(error) = self.close_endpoint() {
-            log::warn!("{error}: buffers in flight are leaked");
-        }
-        // The queue and the address vector close under the control lock as well, in their own Drop.
+        drop(self.leave());
     }
 }
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Endpoint({}, {} of {} in flight)", self.domain.label(), self.ops.filled(), self.ops.capacity())
+        write!(
+            f,
+            "Endpoint({}, {} of {} in flight)",
+            self.parts.domain.label(),
+            self.parts.ops.filled(),
+            self.parts.ops.capacity()
+        )
     }
 }
 

@@ -24,18 +24,26 @@ impl Endpoint {
             Ok(_) => return rejected(payload, UNSUPPORTED),
             Err(kind) => return rejected(payload, kind),
         };
-        let Some(slot) = self.ops.vacancy() else {
+        let Some(slot) = self.parts.ops.vacancy() else {
             return no_slot(payload);
         };
         let region = payload.region();
         // SAFETY: as for send; `tagged` says that the operation table exists.
         let ret = unsafe {
-            efa_sys::fi_tsend(self.ep.as_ptr(), region.start, region.len, region.desc, address, tag, slot.context())
+            efa_sys::fi_tsend(
+                self.parts.ep.as_ptr(),
+                region.start,
+                region.len,
+                region.desc,
+                address,
+                tag,
+                slot.context(),
+            )
         };
         if ret != 0 {
             return not_posted(payload, ret);
         }
-        self.ops.fill(slot, payload, token);
+        self.parts.ops.fill(slot, payload, token);
         Ok(())
     }
 
@@ -58,11 +66,11 @@ impl Endpoint {
             Ok(_) => return rejected(buf, UNSUPPORTED),
             Err(kind) => return rejected(buf, kind),
         };
-        let Some(slot) = self.ops.vacancy() else {
+        let Some(slot) = self.parts.ops.vacancy() else {
             return no_slot(buf);
         };
         let region = buf.region_mut();
-        let ep = self.ep.as_ptr();
+        let ep = self.parts.ep.as_ptr();
         // SAFETY: as for recv; `tagged` says that the operation table exists.
         let ret = unsafe {
             efa_sys::fi_trecv(ep, region.start, region.len, region.desc, source, tag, ignore, slot.context())
@@ -70,7 +78,7 @@ impl Endpoint {
         if ret != 0 {
             return not_posted(buf, ret);
         }
-        self.ops.fill(slot, buf.into(), token);
+        self.parts.ops.fill(slot, buf.into(), token);
         Ok(())
     }
 
@@ -89,7 +97,8 @@ impl Endpoint {
             return Err(PostErrorKind::Fabric(Errno::MSGSIZE));
         }
         // SAFETY: the endpoint is open, and the provider reads `bytes` only during the call.
-        let ret = unsafe { efa_sys::fi_tinject(self.ep.as_ptr(), bytes.as_ptr().cast(), bytes.len(), address, tag) };
+        let ret =
+            unsafe { efa_sys::fi_tinject(self.parts.ep.as_ptr(), bytes.as_ptr().cast(), bytes.len(), address, tag) };
         if ret == 0 { Ok(()) } else { Err(refused(ret)) }
     }
 }
