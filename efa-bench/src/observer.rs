@@ -229,6 +229,8 @@ fn described(result: &PointResult) -> String {
 mod tests {
     use super::*;
     use crate::record::RunSamples;
+    use std::time::Duration;
+
     use crate::stats::EndedBy;
 
     fn run(observer: &mut dyn Observer) {
@@ -236,6 +238,7 @@ mod tests {
             op: "msg".to_owned(),
             size_bytes: 65_536,
             samples: RunSamples::from_nanos([10_000; 100]),
+            elapsed: Duration::from_millis(1),
             verified: None,
             ended_by: EndedBy::Confidence,
         };

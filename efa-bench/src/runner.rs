@@ -19,6 +19,9 @@ use crate::stats::{self, EndedBy, PointResult};
 const BATCH_LIMIT: u64 = 65_536;
 /// A batch lasts about this long at most, so that progress shows and a stop is exact to that much.
 const BATCH_TIME: Duration = Duration::from_millis(250);
+/// A batch has at most this many times the iterations of the one before: a figure taken from a few iterations, while
+/// others kept the cores busy or did not, is no measure for thousands.
+const GROWTH: u64 = 4;
 /// Unrecorded iterations at the head of each measured batch: caches went cold while the two sides talked.
 const LEAD: u64 = 8;
 /// A warm-up counted in iterations ends after this long all the same: on a slow path it has done its work.
@@ -56,9 +59,9 @@ pub fn run_client<B: Benchmark, C: Clock>(
     let mut recorder = Recorder::new(BATCH_LIMIT as usize);
     for point in benchmark.points(plan) {
         events.point_started(&point);
-        let mut client = Client { benchmark, rig, point, recorder: &mut recorder, first_message_ns: None };
+        let mut client = Client { benchmark, rig, point, recorder: &mut recorder, first_message_ns: None, timed: Duration::ZERO };
         let ended = client.measure(plan, events);
-        let samples = client.take_samples();
+        let (samples, elapsed) = (client.take_samples(), client.timed);
         let some = samples.count + samples.invalid > 0 || samples.first_message_ns.is_some();
         let ended_by = *ended.as_ref().unwrap_or(&EndedBy::Interrupted);
         if ended.is_ok() || some {
@@ -67,7 +70,8 @@ pub fn run_client<B: Benchmark, C: Clock>(
                 Mode::Tagged => "tagged",
             };
             let verified = rig.verified();
-            events.point_finished(PointResult { op: op.into(), size_bytes: point.size, samples, verified, ended_by });
+            let op = op.into();
+            events.point_finished(PointResult { op, size_bytes: point.size, samples, elapsed, verified, ended_by });
         }
         ended?;
     }
@@ -81,18 +85,20 @@ struct Client<'r, 'a, B, C> {
     point: Point,
     recorder: &'r mut Recorder,
     first_message_ns: Option<u64>,
+    /// Wall time of the loops that are recorded.
+    timed: Duration,
 }
 
 impl<B: Benchmark, C: Clock> Client<'_, '_, B, C> {
     fn measure(&mut self, plan: &Plan, events: &mut impl Events) -> Result<EndedBy, RunError> {
         self.rig.start_point(self.point.size as usize);
         events.phase(Phase::FirstMessage);
-        let estimate = self.first_message()?;
+        let mut pace = Pace::new(self.first_message()?);
         events.phase(Phase::WarmUp);
-        let estimate = self.warm_up(plan.warmup, estimate)?;
+        self.warm_up(plan.warmup, &mut pace)?;
         events.phase(Phase::Measure);
         let rule = StopRule::of(plan);
-        let mut pace = Pace { estimate, elapsed: Duration::ZERO };
+        pace.elapsed = Duration::ZERO;
         loop {
             match rule.next(self.recorder.samples(), &pace) {
                 Step::End(ended_by) => return Ok(ended_by),
@@ -106,26 +112,24 @@ impl<B: Benchmark, C: Clock> Client<'_, '_, B, C> {
     fn first_message(&mut self) -> Result<Duration, RunError> {
         let took = self.batch(0, 1)?;
         self.first_message_ns = self.recorder.take().min_ns;
+        self.timed = Duration::ZERO;
         Ok(took)
     }
 
-    /// Runs iterations that nobody records; returns the time of one, by the time of the last batch.
-    fn warm_up(&mut self, warmup: Warmup, mut estimate: Duration) -> Result<Duration, RunError> {
+    /// Runs iterations that nobody records, and learns the pace from them.
+    fn warm_up(&mut self, warmup: Warmup, pace: &mut Pace) -> Result<(), RunError> {
         let (mut left, limit) = match warmup {
             Warmup::Iterations(n) => (n, WARMUP_TIME),
             Warmup::Time(time) => (u64::MAX, time),
         };
         let start = Instant::now();
-        // Short at first, for the estimate holds the connection's set-up.
-        let mut batch = 10;
         while left > 0 {
             let Some(time) = limit.checked_sub(start.elapsed()) else { break };
-            let iterations = iterations_in(time.min(BATCH_TIME), estimate).clamp(1, batch.min(left));
-            estimate = self.batch(iterations, 0)?.div_f64(iterations as f64);
+            let iterations = batch(left, time, pace);
+            pace.add(iterations, self.batch(iterations, 0)?);
             left -= iterations;
-            batch = BATCH_LIMIT;
         }
-        Ok(estimate)
+        Ok(())
     }
 
     /// One batch on both sides: `lead` iterations that are not recorded, then `iterations` that are.
@@ -152,7 +156,9 @@ impl<B: Benchmark, C: Clock> Client<'_, '_, B, C> {
         if iterations > 0 {
             start = Instant::now();
             self.recorder.arm();
-            self.benchmark.run(self.rig, iterations, self.recorder)?;
+            let ended = self.benchmark.run(self.rig, iterations, self.recorder);
+            self.timed += start.elapsed();
+            ended?;
         }
         let took = start.elapsed();
         self.recorder.fold(self.rig.clock);
@@ -201,6 +207,8 @@ pub fn run_server<B: Benchmark, C: Clock>(
     let points = benchmark.points(plan);
     let mut recorder = Recorder::new(0);
     let mut current = None;
+    // The client looks at the processors from about now on.
+    let start_ns = processor_time_ns();
     loop {
         let patience = Instant::now() + rig.timeout() + SERVER_PATIENCE;
         let control = rig.control();
@@ -227,7 +235,7 @@ pub fn run_server<B: Benchmark, C: Clock>(
             completions: rig.link.completions(),
             verified: rig.verified().unwrap_or(0),
             mismatch: rig.mismatch(),
-            cpu_ns: processor_time_ns(),
+            cpu_ns: processor_time_ns().saturating_sub(start_ns),
         };
         rig.control().send(&Message::Done(counts))?;
     }
@@ -256,16 +264,29 @@ fn check_counts<C: Clock>(rig: &Rig<'_, C>) -> Result<(), RunError> {
 /// How fast a point goes.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// Time of one iteration.
-    estimate: Duration,
-    /// Time of all recorded batches.
+    /// Time of one iteration in the last batch, and in the one before.
+    estimates: [Duration; 2],
+    /// Iterations of the last batch.
+    iterations: u64,
+    /// Time of all batches.
     elapsed: Duration,
 }
 
 impl Pace {
+    /// The pace after one message, whose time holds what set the connection up.
+    fn new(first_message: Duration) -> Pace {
+        Pace { estimates: [first_message; 2], iterations: 1, elapsed: Duration::ZERO }
+    }
+
     fn add(&mut self, iterations: u64, took: Duration) {
         self.elapsed += took;
-        self.estimate = took.div_f64(iterations.max(1) as f64);
+        self.estimates = [took.div_f64(iterations.max(1) as f64), self.estimates[0]];
+        self.iterations = iterations;
+    }
+
+    /// Time of one iteration, by the slower of the last two batches.
+    fn estimate(&self) -> Duration {
+        self.estimates[0].max(self.estimates[1])
     }
 }
 
@@ -343,9 +364,11 @@ impl StopRule {
     }
 }
 
-/// At most `wanted`, and what fits into the time that is left and into one batch; at least one.
+/// At most `wanted`, and what fits into the time that is left, into one batch and into its growth; at least one.
 fn batch(wanted: u64, left: Duration, pace: &Pace) -> u64 {
-    wanted.min(iterations_in(left.min(BATCH_TIME), pace.estimate)).clamp(1, BATCH_LIMIT)
+    let fits = iterations_in(left.min(BATCH_TIME), pace.estimate());
+    let grown = pace.iterations.saturating_mul(GROWTH).min(BATCH_LIMIT);
+    wanted.min(fits).clamp(1, grown.max(1))
 }
 
 #[cfg(test)]
@@ -356,7 +379,8 @@ mod tests {
         StopRule::Adaptive { min: 100, max: 100_000, relative_ci: 0.01, max_time: Duration::from_secs(2) };
 
     fn pace(estimate_us: u64, elapsed_ms: u64) -> Pace {
-        Pace { estimate: Duration::from_micros(estimate_us), elapsed: Duration::from_millis(elapsed_ms) }
+        let estimate = Duration::from_micros(estimate_us);
+        Pace { estimates: [estimate; 2], iterations: BATCH_LIMIT, elapsed: Duration::from_millis(elapsed_ms) }
     }
 
     fn spread(count: u64, width: u64) -> RunSamples {
@@ -391,6 +415,22 @@ mod tests {
         // A slow path: not even the least number fits into the time, and batches stay short.
         assert_eq!(RULE.next(&RunSamples::new(), &pace(100_000, 0)), Step::Run(2));
         assert_eq!(RULE.next(&RunSamples::new(), &pace(3_000_000, 0)), Step::Run(1));
+    }
+
+    #[test]
+    fn a_batch_grows_by_steps_and_by_the_slower_of_the_last_two() {
+        let rule = StopRule::For(Duration::from_secs(1));
+        let mut pace = Pace::new(Duration::from_micros(10));
+        let mut steps = Vec::new();
+        for _ in 0..4 {
+            let Step::Run(n) = rule.next(&RunSamples::new(), &pace) else { panic!("a second is not over") };
+            steps.push(n);
+            // Suspiciously fast: nothing else ran on the cores for once.
+            pace.add(n, Duration::from_nanos(n));
+        }
+        assert_eq!(steps, [4, 16, 64, 256]);
+        let slow = Pace { estimates: [Duration::from_micros(1), Duration::from_millis(1)], ..pace };
+        assert_eq!(rule.next(&RunSamples::new(), &slow), Step::Run(250));
     }
 
     #[test]

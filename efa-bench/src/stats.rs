@@ -5,6 +5,8 @@
 //! three significant digits, as the middle of the bucket, so each is within 0.05 % of the sample itself and
 //! exact below 2 us; minimum, maximum, mean and rates come from exact figures.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +43,8 @@ pub struct PointResult {
     pub size_bytes: u64,
     /// The round trips.
     pub samples: RunSamples,
+    /// Wall time of the timed loops: the samples, and what lies between them.
+    pub elapsed: Duration,
     /// How many messages were compared byte by byte, where that was asked for.
     pub verified: Option<u64>,
     /// What ended the measurement.

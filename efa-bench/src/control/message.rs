@@ -222,7 +222,7 @@ pub struct Counts {
     pub verified: u64,
     /// First wrong byte that was found, if any.
     pub mismatch: Option<Mismatch>,
-    /// Processor time of the process, in nanoseconds.
+    /// Processor time of the process since the benchmark began, in nanoseconds.
     pub cpu_ns: u64,
 }
 

@@ -41,7 +41,9 @@ pub(crate) fn failed() -> Report {
 pub(crate) fn point(size: u64, base: u64, count: u64, ended_by: EndedBy) -> Point {
     let mut samples = RunSamples::from_nanos((0..count).map(|i| base + i * 7 % 1_000 * base / 9_000));
     samples.first_message_ns = Some(base * 20);
-    let result = PointResult { op: "msg".to_owned(), size_bytes: size, samples, verified: Some(count), ended_by };
+    let elapsed = Duration::from_nanos(count * base);
+    let result =
+        PointResult { op: "msg".to_owned(), size_bytes: size, samples, elapsed, verified: Some(count), ended_by };
     Point::new(&result, &[99.99, 75.0])
 }
 

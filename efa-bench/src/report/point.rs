@@ -34,6 +34,9 @@ pub struct Point {
     pub median_ci_ns: Option<[f64; 2]>,
     /// The whole round trip of the first message, connection set-up included; in no other figure.
     pub first_message_ns: Option<u64>,
+    /// Wall time of the timed loops in nanoseconds: the samples, and what lies between them. Half of it for each
+    /// iteration is what programs that read the clock once for all iterations call a half round trip.
+    pub elapsed_ns: u64,
     /// Payload bytes a second: the size divided by the mean half round trip.
     pub bytes_per_sec: Option<f64>,
     /// Messages a second: two in each round trip.
@@ -79,6 +82,7 @@ impl Point {
                 .collect(),
             median_ci_ns: stats::half_rtt_median_ci(samples, MEDIAN_CONFIDENCE).map(|(low, high)| [low, high]),
             first_message_ns: samples.first_message_ns,
+            elapsed_ns: u64::try_from(result.elapsed.as_nanos()).unwrap_or(u64::MAX),
             bytes_per_sec: finite(stats::bytes_per_sec(result.size_bytes, samples)),
             messages_per_sec: finite(stats::messages_per_sec(samples)),
             histogram: histogram.and_then(Result::ok),

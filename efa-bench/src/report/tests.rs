@@ -173,8 +173,14 @@ fn a_failed_outcome_needs_a_reason() {
 fn a_point_without_samples_has_null_and_a_reason() {
     let mut samples = RunSamples::new();
     samples.invalid = 3;
-    let result =
-        PointResult { op: "tagged".to_owned(), size_bytes: 8, samples, verified: None, ended_by: EndedBy::Interrupted };
+    let result = PointResult {
+        op: "tagged".to_owned(),
+        size_bytes: 8,
+        samples,
+        elapsed: std::time::Duration::ZERO,
+        verified: None,
+        ended_by: EndedBy::Interrupted,
+    };
     let point = Point::new(&result, &[99.99]);
     let mut report = fixture::failed();
     report.points.push(point);

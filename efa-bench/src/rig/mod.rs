@@ -6,6 +6,8 @@ mod pattern;
 
 use std::time::{Duration, Instant};
 
+use efa_core::Buf;
+
 pub use error::RunError;
 pub use link::{BUFFERS_PER_SIDE, Link, LinkConfig};
 pub use pattern::Pattern;
@@ -105,7 +107,7 @@ impl<'a, C: Clock> Rig<'a, C> {
         self.peer_cpu = time;
     }
 
-    /// Processor time that the peer had used at the end of the last batch.
+    /// Processor time that the peer used from the beginning of the benchmark to the end of the last batch.
     pub fn peer_cpu(&self) -> Duration {
         self.peer_cpu
     }
@@ -186,14 +188,14 @@ impl<'a, C: Clock> Rig<'a, C> {
         Ok(())
     }
 
-    /// Takes the message that arrived: checks its length, verifies it where asked, and posts its buffer
-    /// again. Never inside a timed region.
+    /// Takes the message that arrived: checks its length, and verifies it where asked. Never inside a timed
+    /// region. The buffer is to be given to [`post`](Rig::post).
     ///
     /// # Errors
     /// [`RunError::Length`], and [`RunError::Mismatch`] on the client; the server keeps its finding for the
     /// end of the batch, so that the client learns of it.
     #[inline]
-    pub fn finish(&mut self) -> Result<(), RunError> {
+    pub fn take(&mut self) -> Result<Buf, RunError> {
         let expected = self.link.size();
         let (buf, len) = self.link.take_arrived()?;
         if self.role == Role::Client && self.link.arrived() {
@@ -215,6 +217,15 @@ impl<'a, C: Clock> Rig<'a, C> {
             }
         }
         self.message += 1;
+        Ok(buf)
+    }
+
+    /// Posts the buffer of a message that was taken for the next one to come; best while a message is under way.
+    ///
+    /// # Errors
+    /// The provider's refusal.
+    #[inline]
+    pub fn post(&mut self, buf: Buf) -> Result<(), RunError> {
         self.link.post_receive(buf)
     }
 }

@@ -106,7 +106,9 @@ impl Tool {
 }
 
 impl Setting {
+    /// The command with the library that is asked for, and with the setting of it that our programs make.
     fn with_libraries(&self, command: Command) -> Command {
+        let command = command.env("FI_OFI_RXM_MSG_RX_SIZE", "128");
         match &self.libraries {
             Some(dir) => command.libraries(Some(dir)),
             // The system's own, whatever the caller's shell says.
