@@ -16,10 +16,6 @@ impl Caps {
     pub const DIRECTED_RECV: Caps = Caps(efa_sys::FI_DIRECTED_RECV);
     /// Report who sent a message.
     pub const SOURCE: Caps = Caps(efa_sys::FI_SOURCE);
-    /// Reach peers on this host.
-    pub const LOCAL_COMM: Caps = Caps(efa_sys::FI_LOCAL_COMM);
-    /// Reach peers on other hosts.
-    pub const REMOTE_COMM: Caps = Caps(efa_sys::FI_REMOTE_COMM);
 
     const NAMES: [(u64, &'static str); 18] = [
         (efa_sys::FI_MSG, "FI_MSG"),

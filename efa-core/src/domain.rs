@@ -1,8 +1,9 @@
 //! The domain: a NIC or interface, memory registration, and the endpoints made on it.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::endpoint::{Endpoint, EndpointConfig};
@@ -10,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::fabric::Fabric;
 use crate::info::Info;
 use crate::mem::{BufPool, PoolSpec};
+use crate::number;
 
 /// An opened domain (`fi_domain(3)`); clones share it, and pools and endpoints keep it open.
 #[derive(Clone)]
@@ -22,9 +24,15 @@ pub(crate) struct DomainInner {
     next_key: AtomicU64,
     provider_keys: bool,
     label: String,
+    /// Provider, fabric and domain of the offer.
+    names: [String; 3],
+    /// Says whose buffers are whose: descriptors of one domain mean something else, or nothing, to another.
+    pub(crate) number: NonZeroU32,
     // After `fid`, so that the fabric outlives the domain: Drop closes the domain first.
     _fabric: Fabric,
 }
+
+static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 // SAFETY: fi_domain(3): under FI_THREAD_COMPLETION calls on different endpoints may run in parallel; calls on
 // the domain (registration, opening, closing) are made while `control` is held.
@@ -37,8 +45,17 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// The code of `fi_domain`.
+    /// [`Error::Invalid`] for an offer of another fabric, or one that this crate cannot use: not of reliable
+    /// datagrams, of a threading model that asks for more than one owner of each endpoint, or with demands on
+    /// operations or memory that no version of libfabric makes of the hints in [`get_info`](crate::get_info).
+    /// Otherwise the code of `fi_domain`.
     pub fn open(fabric: &Fabric, info: &Info) -> Result<Domain> {
+        info.check_usable()?;
+        let names = info.names();
+        if fabric.names() != names[..2] {
+            return Err(foreign("fabric", &fabric.names(), &names[..2]));
+        }
+        let number = number::next(&LAST_NUMBER, "number of domains")?;
         let label = format!("{} {}", info.provider(), info.domain());
         let mut fid = std::ptr::null_mut();
         // SAFETY: the fabric is open, the info whole, `fid` a valid out-pointer, no context.
@@ -53,6 +70,8 @@ impl Domain {
             next_key: AtomicU64::new(1),
             provider_keys: info.mr_mode() & efa_sys::FI_MR_PROV_KEY != 0,
             label,
+            names,
+            number,
             _fabric: fabric.clone(),
         })))
     }
@@ -71,10 +90,23 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// The failed call (`fi_cq_open`, `fi_av_open`, `fi_endpoint`, `fi_ep_bind`, `fi_enable`) and its code.
+    /// [`Error::Invalid`] for an offer of another provider, fabric or domain, or one that [`Domain::open`] would refuse;
+    /// otherwise the failed call (`fi_cq_open`, `fi_av_open`, `fi_endpoint`, `fi_ep_bind`, `fi_enable`) and its code.
     pub fn endpoint(&self, info: &Info, config: &EndpointConfig) -> Result<Endpoint> {
+        info.check_usable()?;
+        let names = info.names();
+        if self.0.names != names {
+            return Err(foreign("domain", &self.0.names, &names));
+        }
         Endpoint::open(self, info, config)
     }
+}
+
+/// An object that was given an offer of another one.
+fn foreign<A: AsRef<str>>(what: &'static str, object: &[A], offer: &[String]) -> Error {
+    let object: Vec<&str> = object.iter().map(AsRef::as_ref).collect();
+    let reason = format!("the offer is of {}: open that one for it", offer.join(" "));
+    Error::Invalid { what, value: object.join(" "), reason }
 }
 
 impl DomainInner {

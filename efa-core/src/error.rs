@@ -159,8 +159,9 @@ fn remedy_text(remedy: &Option<&'static str>) -> String {
 impl Error {
     /// The error of `call`, with the remedy that is known for it.
     pub(crate) fn call(call: &'static str, object: impl Into<String>, ret: i64) -> Error {
-        let errno = Errno::of_return(ret);
-        Error::Call { call, object: object.into(), errno, remedy: remedy(call, errno) }
+        let (errno, object) = (Errno::of_return(ret), object.into());
+        let remedy = remedy(call, errno, &object);
+        Error::Call { call, object, errno, remedy }
     }
 
     /// The libfabric code behind this error, where there is one.
@@ -174,14 +175,14 @@ impl Error {
     }
 }
 
-/// What usually helps, by call and code.
-fn remedy(call: &str, errno: Errno) -> Option<&'static str> {
+/// What usually helps, by call, code and the provider, with whose name `object` begins.
+fn remedy(call: &str, errno: Errno, object: &str) -> Option<&'static str> {
     match (call, errno) {
         ("fi_mr_reg", Errno::NOMEM) => Some(
             "the limit on locked memory (RLIMIT_MEMLOCK) is the usual cause: see `ulimit -l`, raise it with \
              `ulimit -l unlimited` or in /etc/security/limits.conf, or register less",
         ),
-        ("fi_endpoint" | "fi_enable", Errno::NODATA | Errno(28)) => Some(
+        ("fi_endpoint" | "fi_enable", Errno::NODATA | Errno(28)) if object.starts_with("shm") => Some(
             "the shm provider needs about 16 MiB of /dev/shm for each endpoint: see `df -h /dev/shm`, and enlarge it with \
              `mount -o remount,size=1G /dev/shm` (containers: `--shm-size=1g`)",
         ),
@@ -270,6 +271,16 @@ mod tests {
     fn a_registration_without_memory_names_the_limit() {
         let text = Error::call("fi_mr_reg", "4096 bytes", -12).to_string();
         assert!(text.contains("RLIMIT_MEMLOCK") && text.contains("4096 bytes"), "{text}");
+    }
+
+    #[test]
+    fn only_an_endpoint_of_shm_names_its_share_of_memory() {
+        for (object, named) in [("shm shm", true), ("tcp;ofi_rxm lo", false), ("efa rdmap0s6-rdm", false)] {
+            for code in [-61, -28] {
+                let text = Error::call("fi_enable", object, code).to_string();
+                assert_eq!(text.contains("/dev/shm"), named, "{text}");
+            }
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct Fabric(Arc<FabricInner>);
 
 struct FabricInner {
     fid: NonNull<efa_sys::fid_fabric>,
+    provider: String,
+    name: String,
 }
 
 // SAFETY: fi_fabric(3) objects have no thread affinity, and the only calls made on one after opening are
@@ -33,10 +35,16 @@ impl Fabric {
         let mut fid = std::ptr::null_mut();
         // SAFETY: `attr` belongs to an offer of fi_getinfo, `fid` is a valid out-pointer, no context.
         let ret = unsafe { efa_sys::fi_fabric(attr, &mut fid, std::ptr::null_mut()) };
+        let (provider, name) = (info.provider(), info.fabric());
         match NonNull::new(fid) {
-            Some(fid) if ret == 0 => Ok(Fabric(Arc::new(FabricInner { fid }))),
-            _ => Err(Error::call("fi_fabric", format!("{} {}", info.provider(), info.fabric()), ret.into())),
+            Some(fid) if ret == 0 => Ok(Fabric(Arc::new(FabricInner { fid, provider, name }))),
+            _ => Err(Error::call("fi_fabric", format!("{provider} {name}"), ret.into())),
         }
+    }
+
+    /// Provider and name.
+    pub(crate) fn names(&self) -> [&str; 2] {
+        [&self.0.provider, &self.0.name]
     }
 
     pub(crate) fn as_ptr(&self) -> *mut efa_sys::fid_fabric {

@@ -8,7 +8,8 @@ use crate::caps::Caps;
 /// Requirements for `fi_getinfo(3)`; whatever is not set is left to the provider.
 ///
 /// Only reliable datagram endpoints (`FI_EP_RDM`) are asked for: they are what EFA offers and what
-/// MPI and NCCL use.
+/// MPI and NCCL use. The threading model asked for is `FI_THREAD_COMPLETION`: calls on one endpoint and its
+/// queue are serialised, which `&mut self` proves.
 ///
 /// ```
 /// use efa_core::{Caps, Hints};
@@ -22,23 +23,12 @@ pub struct Hints {
     pub(crate) fabric: Option<String>,
     pub(crate) domain: Option<String>,
     pub(crate) source: Option<IpAddr>,
-    pub(crate) threading: Threading,
-}
-
-/// How the application promises to serialise its calls (`threading` of `fi_domain(3)`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Threading {
-    /// `FI_THREAD_COMPLETION`: calls on one endpoint and its queue are serialised, which `&mut self` proves.
-    #[default]
-    Completion,
-    /// `FI_THREAD_SAFE`: the provider locks for itself.
-    Safe,
 }
 
 impl Hints {
     /// Hints for endpoints with these capabilities.
     pub fn new(caps: Caps) -> Hints {
-        Hints { caps, provider: None, fabric: None, domain: None, source: None, threading: Threading::default() }
+        Hints { caps, provider: None, fabric: None, domain: None, source: None }
     }
 
     /// Asks for a provider by its full name, such as `efa`, `shm` or `tcp;ofi_rxm`.
@@ -62,12 +52,6 @@ impl Hints {
     /// Asks for endpoints bound to this local address; providers without IP addresses ignore or refuse it.
     pub fn source(mut self, address: IpAddr) -> Hints {
         self.source = Some(address);
-        self
-    }
-
-    /// Chooses the threading model; [`Threading::Completion`] unless set.
-    pub fn threading(mut self, threading: Threading) -> Hints {
-        self.threading = threading;
         self
     }
 }

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use crate::caps::Caps;
 use crate::error::{Error, Result, owned_text};
-use crate::hints::{Hints, Threading};
+use crate::hints::Hints;
 use crate::version;
 
 /// One offer of a provider: a provider, fabric, domain and endpoint type with their limits (`fi_info`).
@@ -49,7 +49,7 @@ pub struct Nic {
 /// [`Error::LibraryTooOld`], [`Error::NoMatch`] when nothing matches, [`Error::Invalid`] for a name with a
 /// NUL byte, otherwise the code of `fi_getinfo`.
 pub fn get_info(hints: &Hints) -> Result<Vec<Info>> {
-    version::library()?;
+    version::versions()?;
     let raw = RawHints::new(hints)?;
     let node = hints.source.map(|address| CString::new(address.to_string()).expect("an address has no NUL"));
     let (node_ptr, flags) = match &node {
@@ -65,7 +65,7 @@ pub fn get_info(hints: &Hints) -> Result<Vec<Info>> {
 ///
 /// As for [`get_info`].
 pub fn get_all() -> Result<Vec<Info>> {
-    version::library()?;
+    version::versions()?;
     query(std::ptr::null(), 0, std::ptr::null(), "anything".to_owned())
 }
 
@@ -96,6 +96,14 @@ fn query(node: *const c_char, flags: u64, hints: *const efa_sys::fi_info, what: 
     if offers.is_empty() { Err(Error::NoMatch { hints: what }) } else { Ok(offers) }
 }
 
+/// What an application may be asked to do for each operation, as far as this crate does it: give it a context.
+const MODES: u64 = efa_sys::FI_CONTEXT | efa_sys::FI_CONTEXT2;
+
+/// What an application may be asked to do about memory, as far as this crate does it: it registers its pools, keeps
+/// them mapped while registered, takes keys from the provider and passes virtual addresses where they are wanted.
+const MR_MODES: u64 =
+    efa_sys::FI_MR_LOCAL | efa_sys::FI_MR_VIRT_ADDR | efa_sys::FI_MR_ALLOCATED | efa_sys::FI_MR_PROV_KEY;
+
 /// A `fi_info` used as hints; libfabric allocates it, and libfabric frees it with the names inside.
 struct RawHints(NonNull<efa_sys::fi_info>);
 
@@ -107,16 +115,12 @@ impl RawHints {
             return Err(Error::call("fi_allocinfo", "hints", -i64::from(efa_sys::FI_ENOMEM)));
         };
         let raw = RawHints(raw);
-        let info = raw.0.as_ptr();
-        let prov_name = duplicate("provider", hints.provider.as_deref())?;
-        let fabric_name = duplicate("fabric", hints.fabric.as_deref())?;
-        let domain_name = duplicate("domain", hints.domain.as_deref())?;
         // SAFETY: fi_allocinfo gives either null or an info whose attribute pointers are all valid, and
         // nothing else refers to it yet.
-        let info = unsafe { &mut *info };
+        let info = unsafe { &mut *raw.0.as_ptr() };
         info.caps = hints.caps.bits();
         // The slot table gives every operation a fi_context2, which satisfies both context modes.
-        info.mode = efa_sys::FI_CONTEXT | efa_sys::FI_CONTEXT2;
+        info.mode = MODES;
         // SAFETY: see above.
         let ep = unsafe { &mut *info.ep_attr };
         // SAFETY: see above.
@@ -124,18 +128,13 @@ impl RawHints {
         // SAFETY: see above.
         let fabric = unsafe { &mut *info.fabric_attr };
         ep.type_ = efa_sys::FI_EP_RDM as _;
-        domain.name = domain_name;
-        domain.threading = match hints.threading {
-            Threading::Completion => efa_sys::FI_THREAD_COMPLETION,
-            Threading::Safe => efa_sys::FI_THREAD_SAFE,
-        } as _;
+        domain.threading = efa_sys::FI_THREAD_COMPLETION as _;
         domain.resource_mgmt = efa_sys::FI_RM_ENABLED as _;
-        // Everything that this crate handles: it registers its pools, keeps them mapped while registered,
-        // takes keys from the provider and passes virtual addresses where they are wanted.
-        domain.mr_mode =
-            (efa_sys::FI_MR_LOCAL | efa_sys::FI_MR_VIRT_ADDR | efa_sys::FI_MR_ALLOCATED | efa_sys::FI_MR_PROV_KEY) as _;
-        fabric.prov_name = prov_name;
-        fabric.name = fabric_name;
+        domain.mr_mode = MR_MODES as _;
+        // Each goes where it is freed from before the next can fail.
+        fabric.prov_name = duplicate("provider", hints.provider.as_deref())?;
+        fabric.name = duplicate("fabric", hints.fabric.as_deref())?;
+        domain.name = duplicate("domain", hints.domain.as_deref())?;
         Ok(raw)
     }
 }
@@ -176,6 +175,34 @@ macro_rules! attribute {
 impl Info {
     pub(crate) fn as_ptr(&self) -> *mut efa_sys::fi_info {
         self.0.as_ptr()
+    }
+
+    /// Refuses an offer that asks for more than this crate does: [`get_all`] passes on whatever providers have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] with what it asks for.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        let (modes, mr_modes) = (self.mode() & !MODES, self.mr_mode() & !MR_MODES);
+        let serialised = [efa_sys::FI_THREAD_SAFE, efa_sys::FI_THREAD_COMPLETION].map(|model| model as u32);
+        let reason = if !self.is_rdm() {
+            "its endpoints are no reliable datagrams (FI_EP_RDM)".to_owned()
+        } else if !serialised.contains(&self.threading()) {
+            format!("its threading model {} is neither FI_THREAD_COMPLETION nor FI_THREAD_SAFE", self.threading())
+        } else if modes != 0 {
+            format!("it wants operations prepared in ways that are not known here (mode {modes:#x})")
+        } else if mr_modes != 0 {
+            format!("it wants memory prepared in ways that are not known here (mr_mode {mr_modes:#x})")
+        } else {
+            return Ok(());
+        };
+        let value = format!("{} of {}", self.domain(), self.provider());
+        Err(Error::Invalid { what: "offer", value, reason: format!("{reason}: take one from get_info") })
+    }
+
+    /// Provider, fabric and domain, which together say what an object can be used with.
+    pub(crate) fn names(&self) -> [String; 3] {
+        [self.provider(), self.fabric(), self.domain()]
     }
 
     /// A copy that lacks these capability bits.
@@ -250,11 +277,11 @@ impl Info {
         /// Receives that an endpoint holds by default.
         receive_depth, rx_attr, size: usize);
     attribute!(
-        /// Bytes of completion data that arrive with a message; 0 means none.
-        completion_data_bytes, domain_attr, cq_data_size: usize);
-    attribute!(
         /// Memory registration mode bits (`fi_mr(3)`).
         mr_mode, domain_attr, mr_mode: u64);
+    attribute!(
+        /// Threading model (`fi_domain(3)`).
+        threading, domain_attr, threading: u32);
     attribute!(
         /// Type of address vector that the provider prefers.
         av_type, domain_attr, av_type: u32);
@@ -370,7 +397,9 @@ mod tests {
             let hints = Hints::new(Caps::MSG).provider("no such").fabric("f").domain("d");
             assert!(get_info(&hints).is_err());
         }
-        assert!(get_info(&Hints::new(Caps::MSG).domain("a\0b")).is_err());
+        // The names before the one that is refused are freed too.
+        let error = get_info(&Hints::new(Caps::MSG).provider("p").fabric("f").domain("a\0b")).unwrap_err();
+        assert!(matches!(error, Error::Invalid { what: "domain", .. }), "{error}");
     }
 
     #[test]

@@ -74,6 +74,7 @@ mod fabric;
 mod hints;
 mod info;
 pub mod mem;
+mod number;
 pub mod version;
 
 pub use caps::Caps;
@@ -83,6 +84,6 @@ pub use endpoint::{
 };
 pub use error::{Errno, Error, OpError, Result};
 pub use fabric::Fabric;
-pub use hints::{Hints, Threading};
+pub use hints::Hints;
 pub use info::{Info, Nic, get_all, get_info};
 pub use mem::{Buf, BufPool, Payload, PoolSpec, SharedBuf};

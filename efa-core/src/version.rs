@@ -1,6 +1,6 @@
 //! Which libfabric this program was built with, which one it runs with, and where that one lies.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, c_char};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -49,23 +49,29 @@ pub(crate) fn requested() -> u32 {
 ///
 /// [`Error::LibraryTooOld`] when it is older than the headers of the build: structures would not match.
 pub fn library() -> Result<Library> {
+    let (build, run) = versions()?;
+    Ok(Library { build, build_release: efa_sys::BUILD_VERSION, run, run_release: release(run), path: loaded_from() })
+}
+
+/// The interface versions of the headers and of the loaded library, which must be no older: what has to be known
+/// before the library is handed a structure.
+pub(crate) fn versions() -> Result<(Version, Version)> {
     let build = Version { major: efa_sys::FI_MAJOR_VERSION, minor: efa_sys::FI_MINOR_VERSION };
     // SAFETY: fi_version takes nothing and returns an integer.
     let code = unsafe { efa_sys::fi_version() };
     let run = Version { major: code >> 16, minor: code & 0xffff };
-    let path = loaded_from();
-    if run < build {
-        return Err(Error::LibraryTooOld { build, run, path });
-    }
-    Ok(Library { build, build_release: efa_sys::BUILD_VERSION, run, run_release: release(run), path })
+    if run < build { Err(Error::LibraryTooOld { build, run, path: loaded_from() }) } else { Ok((build, run)) }
 }
 
 /// The release that the library writes of itself: `fi_tostr(3)` of `FI_TYPE_VERSION`, such as `2.5.1`, behind which a
-/// build's own mark may follow.
+/// build's own mark may follow. `fi_tostr` itself writes to a buffer that all threads share.
 fn release(run: Version) -> String {
     let nothing = 0u32;
-    // SAFETY: FI_TYPE_VERSION ignores what the pointer leads to; it is valid all the same.
-    let text = unsafe { efa_sys::fi_tostr((&raw const nothing).cast(), efa_sys::FI_TYPE_VERSION as _) };
+    let mut buffer = [0 as c_char; 256];
+    let (start, room) = (buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: `start` has room for as many bytes as stated. FI_TYPE_VERSION ignores what the pointer leads to; it is
+    // valid all the same.
+    let text = unsafe { efa_sys::fi_tostr_r(start, room, (&raw const nothing).cast(), efa_sys::FI_TYPE_VERSION as _) };
     let text = crate::error::owned_text(text).unwrap_or_default();
     if text.starts_with(&run.to_string()) { text } else { run.to_string() }
 }
@@ -145,6 +151,19 @@ mod tests {
         assert!(library.run >= library.build);
         let release: Vec<&str> = library.run_release.split('.').collect();
         assert!(release.len() >= 3 && library.run_release.starts_with(&library.run.to_string()), "{library:?}");
+    }
+
+    #[test]
+    fn threads_read_the_release_at_once() {
+        let calls = if std::env::var_os("EFA_TEST_VALGRIND").is_some() { 500 } else { 20_000 };
+        let (_, run) = versions().expect("versions");
+        let known = release(run);
+        let wrong: usize = std::thread::scope(|scope| {
+            let count = || (0..calls).filter(|_| release(run) != known).count();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        });
+        assert_eq!(wrong, 0, "of {} calls, each of which should give {known}", 4 * calls);
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn closing_waits_for_operations_that_finish_in_time() {
     let at_close = Rc::new(Cell::new(None));
     let seen = at_close.clone();
     FAKE.with(|fake| *fake.on_close.borrow_mut() = Some(Box::new(move |flights| seen.set(Some(flights.len())))));
-    let payloads = rig.endpoint.close(Duration::from_secs(60)).expect("close");
+    let payloads = rig.endpoint.close(Duration::MAX).expect("close");
     assert_eq!((payloads.len(), at_close.get()), (2, Some(0)));
 }
 
@@ -407,4 +407,151 @@ fn a_panic_while_operations_are_in_flight_frees_after_the_close() {
     }));
     assert!(panicked.is_err());
     assert_eq!((free_at_close.get(), pool.available()), (Some(SLOTS - 2 - 1), SLOTS));
+}
+
+#[test]
+fn closing_keeps_what_a_failing_poll_gave() {
+    let mut rig = rig();
+    let shared = rig.fly();
+    FAKE.with(|fake| {
+        (0..4).for_each(|_| fake.finish());
+        fake.queue.borrow_mut().insert(2, efa_sys::fi_cq_tagged_entry::default());
+    });
+    let payloads = rig.endpoint.close(Duration::MAX).expect("close");
+    assert_eq!((payloads.len(), rig.pool.available()), (4, SLOTS - 3));
+    drop((payloads, shared));
+    assert_eq!(rig.pool.available(), SLOTS);
+}
+
+#[test]
+fn a_registration_that_cannot_be_closed_leaks_its_memory_instead_of_unmapping_it() {
+    let Rig { mut endpoint, peer, pool, domain, .. } = rig();
+    endpoint.send(peer, pool.take().unwrap(), Token(1)).unwrap();
+    let flight = FAKE.with(|fake| fake.flights.borrow()[0]);
+    FAKE.with(|fake| {
+        fake.finish();
+        fake.close_registration.set(-FI_EBUSY);
+    });
+    drop((endpoint, pool, domain));
+    assert!(!closed().contains(&"registration"), "{:?}", closed());
+    let mut resident = 0;
+    // The kernel says without a fault whether anything is mapped there.
+    let page = flight.start.map_addr(|address| address & !4095);
+    // SAFETY: mincore writes one byte for each page, and reads nothing of it.
+    let mapped = unsafe { libc::mincore(page.cast(), 4096, &mut resident) };
+    assert_eq!(mapped, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn lengths_past_the_end_of_a_buffer_are_cut() {
+    let mut rig = rig();
+    let mut batch = Batch::new();
+    for failed in [false, true] {
+        rig.endpoint.recv(None, rig.pool.take().unwrap(), Token(1)).unwrap();
+        FAKE.with(|fake| match failed {
+            false => {
+                fake.finish();
+                fake.queue.borrow_mut()[0].len = usize::MAX;
+            }
+            true => {
+                fake.fail(FI_EBUSY);
+                fake.errors.borrow_mut()[0].len = usize::MAX;
+            }
+        });
+        assert_eq!(rig.endpoint.poll(&mut batch).expect("poll"), 1);
+        let done = batch.next().expect("the receive");
+        assert_eq!((done.len, done.buf[..done.len].len(), done.status.is_err()), (64, 64, failed));
+    }
+}
+
+#[test]
+fn buffers_of_another_domain_are_refused() {
+    let (mut here, there) = (rig(), rig());
+    let refused = PostErrorKind::Fabric(Errno::INVAL);
+    let rejected = here.endpoint.send(here.peer, there.pool.take().unwrap(), Token(1)).expect_err("foreign");
+    assert_eq!(rejected.kind, refused);
+    let buf = rejected.buf.into_buf().expect("its own buffer");
+    let rejected = here.endpoint.recv(None, buf, Token(1)).expect_err("foreign");
+    assert_eq!(rejected.kind, refused);
+    let rejected = here.endpoint.recv_tagged(None, rejected.buf, 1, 0, Token(1)).expect_err("foreign");
+    assert_eq!(rejected.kind, refused);
+    let shared = rejected.buf.into_shared();
+    let rejected = here.endpoint.send_tagged(here.peer, shared.clone(), 1, Token(1)).expect_err("foreign");
+    assert_eq!(rejected.kind, refused);
+    drop((rejected, shared));
+    assert_eq!((here.endpoint.in_flight(), there.pool.available()), (0, SLOTS));
+    assert!(FAKE.with(|fake| fake.flights.borrow().is_empty()));
+    here.endpoint.send(here.peer, here.pool.take().unwrap(), Token(1)).expect("a buffer of its own domain");
+}
+
+#[test]
+fn tables_that_an_endpoint_lacks_are_never_called() {
+    FAKE.with(|fake| fake.tables.set([true, false]));
+    let mut rig = rig();
+    let lacking = PostErrorKind::Fabric(Errno::OPNOTSUPP);
+    let rejected = rig.endpoint.send_tagged(rig.peer, rig.pool.take().unwrap(), 1, Token(1)).expect_err("no table");
+    assert_eq!(rejected.kind, lacking);
+    let buf = rejected.buf.into_buf().expect("its own buffer");
+    assert_eq!(rig.endpoint.recv_tagged(None, buf, 1, 0, Token(1)).expect_err("no table").kind, lacking);
+    assert_eq!(rig.endpoint.inject_tagged(rig.peer, b"x", 1), Err(lacking));
+    assert_eq!((rig.endpoint.in_flight(), rig.pool.available()), (0, SLOTS));
+
+    FAKE.with(|fake| fake.tables.set([false, true]));
+    let error = rig.domain.endpoint(&rig.info, &EndpointConfig::new()).expect_err("no messages");
+    assert_eq!(error.errno(), Some(Errno::OPNOTSUPP));
+    assert_eq!(closed(), ["endpoint", "queue", "address vector"]);
+}
+
+#[test]
+fn the_depth_is_bounded_where_a_provider_names_no_sizes() {
+    FAKE.with(|fake| {
+        fake.offer.set(|offer| {
+            // SAFETY: the fake's offers have all attribute structures.
+            unsafe { (*offer.tx_attr).size = 0 };
+            // SAFETY: as above.
+            unsafe { (*offer.rx_attr).size = 0 };
+        });
+    });
+    let rig = rig();
+    let config = EndpointConfig::new().depth_limit(usize::MAX).peers(usize::MAX);
+    assert_eq!(rig.domain.endpoint(&rig.info, &config).expect("endpoint").depth(), 1 << 18);
+}
+
+#[test]
+fn offers_that_ask_for_more_than_is_done_are_refused() {
+    fn set_domain(offer: &mut efa_sys::fi_info, change: impl FnOnce(&mut efa_sys::fi_domain_attr)) {
+        // SAFETY: the fake's offers have all attribute structures.
+        change(unsafe { &mut *offer.domain_attr });
+    }
+    let good = rig();
+    let fabric = Fabric::open(&good.info).unwrap();
+    let bad: [(&str, fn(&mut efa_sys::fi_info)); 5] = [
+        // SAFETY: as above.
+        ("FI_EP_RDM", |offer| unsafe { (*offer.ep_attr).type_ = efa_sys::FI_EP_MSG as _ }),
+        ("threading", |offer| set_domain(offer, |domain| domain.threading = efa_sys::FI_THREAD_DOMAIN as _)),
+        ("threading", |offer| set_domain(offer, |domain| domain.threading = efa_sys::FI_THREAD_UNSPEC as _)),
+        ("mode 0x", |offer| offer.mode |= efa_sys::FI_MSG_PREFIX),
+        ("mr_mode", |offer| set_domain(offer, |domain| domain.mr_mode |= efa_sys::FI_MR_ENDPOINT as std::ffi::c_int)),
+    ];
+    for (word, change) in bad {
+        FAKE.with(|fake| fake.offer.set(change));
+        let info = get_info(&Hints::new(Caps::MSG)).expect("the fake").swap_remove(0);
+        for error in [
+            Domain::open(&fabric, &info).expect_err(word),
+            good.domain.endpoint(&info, &EndpointConfig::new()).expect_err(word),
+        ] {
+            assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains(word), "{error}");
+        }
+    }
+    // SAFETY: as above; libfabric allocated the name, and its first byte stays a letter.
+    FAKE.with(|fake| fake.offer.set(|offer| unsafe { *(*offer.domain_attr).name = b'm' as _ }));
+    let other = get_info(&Hints::new(Caps::MSG)).expect("the fake").swap_remove(0);
+    let error = good.domain.endpoint(&other, &EndpointConfig::new()).expect_err("another domain's");
+    assert!(error.to_string().contains("make"), "{error}");
+    Domain::open(&fabric, &other).expect("a domain of the same fabric");
+    // SAFETY: as above.
+    FAKE.with(|fake| fake.offer.set(|offer| unsafe { *(*offer.fabric_attr).prov_name = b'm' as _ }));
+    let other = get_info(&Hints::new(Caps::MSG)).expect("the fake").swap_remove(0);
+    let error = Domain::open(&fabric, &other).expect_err("another provider's");
+    assert!(error.to_string().contains("make fake"), "{error}");
 }

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use efa_sys::{FI_ADDR_NOTAVAIL, fi_cq_tagged_entry};
 
 use super::slots::Held;
-use super::{Completion, Peer};
+use super::{Completion, Owner, Peer};
 use crate::mem::Payload;
 
 /// Room for the completions of one [`poll`](super::Endpoint::poll); made once, used for ever.
@@ -30,6 +30,8 @@ pub struct Batch {
     entries: [MaybeUninit<fi_cq_tagged_entry>; Batch::CAPACITY],
     read: Read,
     sources: [u64; Batch::CAPACITY],
+    /// The domain of the last owner of sources.
+    domain: NonZeroU32,
     /// The operation that failed, alone in its batch, while `remaining` is [`FAILED`].
     failed: Option<Box<Completion>>,
 }
@@ -44,7 +46,7 @@ const FAILED: isize = -1;
 struct Read {
     /// Entries initialised at the front of `entries`, at least as many as remain.
     count: u32,
-    /// Whose peers the sources are, where as many sources were read too.
+    /// The endpoint whose peers the sources are, where as many sources were read too.
     owner: Option<NonZeroU32>,
 }
 
@@ -68,6 +70,7 @@ impl Batch {
             entries: [const { MaybeUninit::uninit() }; Batch::CAPACITY],
             read: Read { count: 0, owner: None },
             sources: [0; Batch::CAPACITY],
+            domain: NonZeroU32::MIN,
             failed: None,
         }
     }
@@ -141,11 +144,14 @@ impl Batch {
     pub(super) unsafe fn adopt(
         &mut self,
         count: usize,
-        owner: Option<NonZeroU32>,
+        owner: Option<Owner>,
         mut take: impl FnMut(&fi_cq_tagged_entry) -> Option<Held<Payload>>,
     ) -> Option<fi_cq_tagged_entry> {
         debug_assert!(self.is_empty() && count <= Batch::CAPACITY);
-        self.read = Read { count: count as u32, owner };
+        self.read = Read { count: count as u32, owner: owner.map(Owner::endpoint) };
+        if let Some(owner) = owner {
+            self.domain = owner.domain();
+        }
         for index in 0..count {
             // SAFETY: index < count <= CAPACITY.
             let entry = unsafe { self.entries.get_unchecked(index) };
@@ -237,7 +243,8 @@ impl Iterator for Batch {
         let entry = unsafe { self.entries.get_unchecked(index) };
         // SAFETY: index < count.
         let entry = unsafe { entry.assume_init_ref() };
-        let from = self.read.owner.and_then(|owner| {
+        let from = self.read.owner.and_then(|endpoint| {
+            let owner = Owner::new(endpoint, self.domain);
             // SAFETY: as for `entries`.
             let address = *unsafe { self.sources.get_unchecked(index) };
             (address != FI_ADDR_NOTAVAIL).then_some(Peer { address, owner })

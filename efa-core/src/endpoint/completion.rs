@@ -24,7 +24,7 @@ pub struct Completion {
     pub token: Token,
     /// The buffer, usable again.
     pub buf: Payload,
-    /// Bytes received; for a send, bytes sent.
+    /// Bytes received; for a send, bytes sent. Never more than the buffer has, whatever the provider says.
     pub len: usize,
     /// The tag that a tagged message carried; 0 otherwise.
     pub tag: u64,
@@ -41,15 +41,15 @@ impl Completion {
     pub(super) fn finished(entry: &fi_cq_tagged_entry, held: Held<Payload>, from: Option<Peer>) -> Completion {
         let Held { payload: buf, token } = held;
         // Providers leave the length of a send unset.
-        let len = if entry.flags & efa_sys::FI_RECV != 0 { entry.len } else { buf.len() };
+        let len = if entry.flags & efa_sys::FI_RECV != 0 { entry.len.min(buf.len()) } else { buf.len() };
         Completion { token, buf, len, tag: entry.tag, from, status: Ok(()), data: entry.data, flags: entry.flags }
     }
 
     pub(super) fn failed(entry: &fi_cq_err_entry, held: Held<Payload>, error: OpError) -> Completion {
         Completion {
             token: held.token,
+            len: entry.len.min(held.payload.len()),
             buf: held.payload,
-            len: entry.len,
             tag: entry.tag,
             from: None,
             status: Err(error),

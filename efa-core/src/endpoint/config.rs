@@ -18,6 +18,9 @@ pub struct EndpointConfig {
     pub(super) source: bool,
 }
 
+/// Operations in flight at most, whatever is asked for and offered: 32 MiB of slots.
+const MAX_DEPTH: usize = 1 << 18;
+
 /// Operations in flight unless configured: enough for any window that pays, and 128 KiB of slots.
 const DEFAULT_DEPTH: usize = 1024;
 
@@ -33,7 +36,7 @@ impl EndpointConfig {
         EndpointConfig::default()
     }
 
-    /// The most operations in flight, and the depth of the completion queue.
+    /// The most operations in flight, and the depth of the completion queue; 262144 if larger.
     pub fn depth_limit(mut self, operations: usize) -> EndpointConfig {
         self.depth_limit = operations;
         self
@@ -57,10 +60,10 @@ impl EndpointConfig {
         self
     }
 
-    /// In flight at most: the limit, or both queues of the provider together where that is less.
+    /// In flight at most: the limit, [`MAX_DEPTH`], or both queues of the provider together where that is less.
     pub(super) fn depth(&self, info: &Info) -> usize {
         let queues = info.transmit_depth().saturating_add(info.receive_depth());
-        self.depth_limit.min(if queues == 0 { usize::MAX } else { queues })
+        self.depth_limit.min(if queues == 0 { usize::MAX } else { queues }).min(MAX_DEPTH)
     }
 
     /// A copy of the offer without the abilities that were not asked for: providers check each message

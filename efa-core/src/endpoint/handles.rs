@@ -17,6 +17,9 @@ use crate::info::Info;
 /// An address as long as any provider's, terminator of string addresses included.
 const ADDRESS_MAX: usize = 512;
 
+/// Peers to make room for at most before they come.
+const PEERS_MAX: usize = 1 << 20;
+
 /// The address vector.
 pub(super) struct Av {
     fid: NonNull<fid_av>,
@@ -31,7 +34,8 @@ impl Av {
         // SAFETY: fi_av_attr is plain data, for which all zeroes means defaults.
         let mut attr: fi_av_attr = unsafe { std::mem::zeroed() };
         attr.type_ = info.av_type() as _;
-        attr.count = peers;
+        // A hint; providers round it up and multiply it.
+        attr.count = peers.min(PEERS_MAX);
         let mut fid = std::ptr::null_mut();
         let _guard = domain.control();
         // SAFETY: the domain is open, `attr` whole, `fid` a valid out-pointer, no context.
@@ -127,7 +131,7 @@ impl Cq {
         // SAFETY: integers and pointers, for which all zeroes is a value.
         let mut error: ErrorEntry = unsafe { std::mem::zeroed() };
         // SAFETY: the queue is open; the entry is writable with room for what newer libraries add.
-        let ret = unsafe { efa_sys::fi_cq_readerr(self.fid.as_ptr(), &mut error.entry, 0) };
+        let ret = unsafe { efa_sys::fi_cq_readerr(self.fid.as_ptr(), (&raw mut error).cast(), 0) };
         if ret == 0 || ret == -(efa_sys::FI_EAGAIN as isize) {
             return Ok(None);
         }

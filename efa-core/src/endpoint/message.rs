@@ -18,19 +18,20 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The buffer with [`PostErrorKind::WouldBlock`] when a queue is full, or with the provider's code.
+    /// The buffer with [`PostErrorKind::WouldBlock`] when a queue is full, with `FI_EINVAL` where it is of another
+    /// domain or the peer of another endpoint, or with the provider's code.
     #[inline]
     pub fn send(&mut self, to: Peer, buf: impl Into<Payload>, token: Token) -> Result<(), Rejected<Payload>> {
         let payload = buf.into();
-        let address = match self.resolve(to) {
+        let region = payload.region();
+        let address = match self.resolve_for(to, &region) {
             Ok(address) => address,
             Err(kind) => return rejected(payload, kind),
         };
         let Some(slot) = self.parts.ops.vacancy() else {
             return no_slot(payload);
         };
-        let region = payload.region();
-        // SAFETY: the endpoint is open; region is registered memory that `payload` keeps alive; the context is
+        // SAFETY: the endpoint is open; region is memory registered with its domain, which `payload` keeps alive; the context is
         // a slot of this endpoint. On success the slot takes the payload, so both outlive the operation.
         let ret = unsafe {
             efa_sys::fi_send(self.parts.ep.as_ptr(), region.start, region.len, region.desc, address, slot.context())
@@ -55,18 +56,17 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The buffer with [`PostErrorKind::WouldBlock`] when a queue is full, or with the provider's code;
-    /// `FI_EOPNOTSUPP` for a named peer without directed receives.
+    /// As for [`send`](Endpoint::send); `FI_EOPNOTSUPP` for a named peer without directed receives.
     #[inline]
     pub fn recv(&mut self, from: Option<Peer>, mut buf: Buf, token: Token) -> Result<(), Rejected<Buf>> {
-        let source = match self.resolve_source(from) {
+        let region = buf.region_mut();
+        let source = match self.resolve_source(from, &region) {
             Ok(source) => source,
             Err(kind) => return rejected(buf, kind),
         };
         let Some(slot) = self.parts.ops.vacancy() else {
             return no_slot(buf);
         };
-        let region = buf.region_mut();
         // SAFETY: as for send; the memory belongs to `buf` alone, so the provider may write it.
         let ret = unsafe {
             efa_sys::fi_recv(self.parts.ep.as_ptr(), region.start, region.len, region.desc, source, slot.context())

@@ -15,8 +15,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 pub use address::Address;
@@ -27,7 +27,8 @@ pub use config::EndpointConfig;
 use crate::domain::Domain;
 use crate::error::{Errno, Error, OpError, OpErrorDetail, Result};
 use crate::info::Info;
-use crate::mem::Payload;
+use crate::mem::{Payload, Region};
+use crate::number;
 use handles::{Av, Cq, Ep};
 use neighbours::{Leaver, Member};
 use parts::Parts;
@@ -43,7 +44,36 @@ pub struct Token(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
     address: u64,
-    owner: NonZeroU32,
+    owner: Owner,
+}
+
+/// An endpoint of a domain, by their numbers; one word, so that one comparison checks both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Owner(NonZeroU64);
+
+impl Owner {
+    #[inline]
+    fn new(endpoint: NonZeroU32, domain: NonZeroU32) -> Owner {
+        Owner(NonZeroU64::from(domain) | u64::from(endpoint.get()) << 32)
+    }
+
+    /// Whether the endpoint is of this domain.
+    #[inline]
+    fn is_of(self, domain: NonZeroU32) -> bool {
+        self.0.get() as u32 == domain.get()
+    }
+
+    // Neither half is ever zero.
+
+    #[inline]
+    fn endpoint(self) -> NonZeroU32 {
+        NonZeroU32::new((self.0.get() >> 32) as u32).unwrap_or(NonZeroU32::MIN)
+    }
+
+    #[inline]
+    fn domain(self) -> NonZeroU32 {
+        NonZeroU32::new(self.0.get() as u32).unwrap_or(NonZeroU32::MIN)
+    }
 }
 
 /// Why an operation was not posted.
@@ -109,7 +139,7 @@ pub struct Endpoint {
     /// Moved out once, when the endpoint is dropped or closed.
     parts: ManuallyDrop<Parts>,
     member: Member,
-    id: NonZeroU32,
+    id: Owner,
     tagged: bool,
     directed: bool,
     source: bool,
@@ -118,19 +148,11 @@ pub struct Endpoint {
     not_sync: PhantomData<Cell<()>>,
 }
 
-/// Identifies endpoints in [`Peer`]s; wraps after four billion endpoints in one process.
-static NEXT_ID: AtomicU32 = AtomicU32::new(1);
-
-fn next_id() -> NonZeroU32 {
-    loop {
-        if let Some(id) = NonZeroU32::new(NEXT_ID.fetch_add(1, Ordering::Relaxed)) {
-            return id;
-        }
-    }
-}
+static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 impl Endpoint {
     pub(crate) fn open(domain: &Domain, info: &Info, config: &EndpointConfig) -> Result<Endpoint> {
+        let id = Owner::new(number::next(&LAST_NUMBER, "number of endpoints")?, domain.0.number);
         let info = config.tailor(info)?;
         let domain = domain.0.clone();
         let depth = config.depth(&info);
@@ -147,7 +169,7 @@ impl Endpoint {
             max_message_bytes: info.max_message_bytes(),
             parts: ManuallyDrop::new(parts),
             member,
-            id: next_id(),
+            id,
             not_sync: PhantomData,
         })
     }
@@ -200,13 +222,24 @@ impl Endpoint {
         if peer.owner == self.id { Ok(peer.address) } else { Err(PostErrorKind::Fabric(Errno::INVAL)) }
     }
 
-    /// The address to receive from: anybody, or one peer where directed receives are on.
+    /// As [`resolve`](Endpoint::resolve), if the memory is registered with this endpoint's domain as well: to
+    /// another one its descriptor may be an object of another kind.
     #[inline]
-    fn resolve_source(&self, from: Option<Peer>) -> Result<u64, PostErrorKind> {
+    fn resolve_for(&self, peer: Peer, region: &Region) -> Result<u64, PostErrorKind> {
+        match self.resolve(peer) {
+            Ok(_) if !peer.owner.is_of(region.domain) => Err(PostErrorKind::Fabric(Errno::INVAL)),
+            resolved => resolved,
+        }
+    }
+
+    /// The address to receive from: anybody, or one peer where directed receives are on; the memory as above.
+    #[inline]
+    fn resolve_source(&self, from: Option<Peer>, region: &Region) -> Result<u64, PostErrorKind> {
         match from {
+            None if !self.id.is_of(region.domain) => Err(PostErrorKind::Fabric(Errno::INVAL)),
             None => Ok(efa_sys::FI_ADDR_UNSPEC),
             Some(_) if !self.directed => Err(UNSUPPORTED),
-            Some(peer) => self.resolve(peer),
+            Some(peer) => self.resolve_for(peer, region),
         }
     }
 
@@ -320,9 +353,10 @@ impl Endpoint {
         }
     }
 
-    /// Cancels receives, waits up to `drain` for everything in flight, closes, and returns the payloads.
+    /// Cancels what is in flight, waits up to `drain` for it to finish, closes, and returns the payloads.
     ///
-    /// A send that has completed here may still be on its way: agree with the peer before closing. Where endpoints
+    /// Providers cancel receives; most let sends run, and those that are cancelled fail. A send that has completed here
+    /// may still be on its way: agree with the peer before closing. Where endpoints
     /// of one process share memory, what is still in flight while another one may use this one's comes back to the
     /// pool when that is gone, and is not returned.
     ///
@@ -336,14 +370,14 @@ impl Endpoint {
             // A provider without cancel keeps the operation, and the wait below ends at its deadline.
             let _ = self.parts.ep.cancel(context);
         }
-        let deadline = Instant::now() + drain;
+        let started = Instant::now();
         let mut batch = Batch::new();
         while self.parts.ops.filled() > 0 {
-            match self.poll(&mut batch) {
-                Ok(_) | Err(Error::Unattributed(_)) => payloads.extend(batch.by_ref().map(|c| c.buf)),
-                Err(_) => break,
-            }
-            if Instant::now() >= deadline {
+            let polled = self.poll(&mut batch);
+            // A poll that fails may have completions all the same.
+            payloads.extend(batch.by_ref().map(|done| done.buf));
+            let working = matches!(polled, Ok(_) | Err(Error::Unattributed(_)));
+            if !working || started.elapsed() >= drain {
                 break;
             }
         }

@@ -19,7 +19,8 @@ impl Endpoint {
         token: Token,
     ) -> Result<(), Rejected<Payload>> {
         let payload = buf.into();
-        let address = match self.resolve(to) {
+        let region = payload.region();
+        let address = match self.resolve_for(to, &region) {
             Ok(address) if self.tagged => address,
             Ok(_) => return rejected(payload, UNSUPPORTED),
             Err(kind) => return rejected(payload, kind),
@@ -27,7 +28,6 @@ impl Endpoint {
         let Some(slot) = self.parts.ops.vacancy() else {
             return no_slot(payload);
         };
-        let region = payload.region();
         // SAFETY: as for send; `tagged` says that the operation table exists.
         let ret = unsafe {
             efa_sys::fi_tsend(
@@ -61,7 +61,8 @@ impl Endpoint {
         ignore: u64,
         token: Token,
     ) -> Result<(), Rejected<Buf>> {
-        let source = match self.resolve_source(from) {
+        let region = buf.region_mut();
+        let source = match self.resolve_source(from, &region) {
             Ok(source) if self.tagged => source,
             Ok(_) => return rejected(buf, UNSUPPORTED),
             Err(kind) => return rejected(buf, kind),
@@ -69,7 +70,6 @@ impl Endpoint {
         let Some(slot) = self.parts.ops.vacancy() else {
             return no_slot(buf);
         };
-        let region = buf.region_mut();
         let ep = self.parts.ep.as_ptr();
         // SAFETY: as for recv; `tagged` says that the operation table exists.
         let ret = unsafe {

@@ -13,6 +13,7 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -32,12 +33,17 @@ pub(crate) struct Header {
     /// A strong count of the pool while the slot is out, from `Arc::into_raw`.
     pool: *const PoolInner,
     index: u32,
+    /// Number of the domain that the slot is registered with.
+    domain: NonZeroU32,
 }
+
+// All that a post looks at comes with one miss of the cache at most.
+const _: () = assert!(size_of::<Header>() == 64);
 
 impl Header {
     /// The header of a free slot.
-    pub(crate) fn new(start: *mut u8, capacity: usize, desc: *mut c_void, index: u32) -> Header {
-        Header { start, len: 0, desc, capacity, shares: AtomicUsize::new(0), pool: std::ptr::null(), index }
+    pub(crate) fn new(start: *mut u8, capacity: usize, desc: *mut c_void, index: u32, domain: NonZeroU32) -> Header {
+        Header { start, len: 0, desc, capacity, shares: AtomicUsize::new(0), pool: std::ptr::null(), index, domain }
     }
 }
 
@@ -107,6 +113,8 @@ pub(crate) struct Region {
     pub(crate) start: *mut c_void,
     pub(crate) len: usize,
     pub(crate) desc: *mut c_void,
+    /// Number of the only domain that `desc` is for.
+    pub(crate) domain: NonZeroU32,
 }
 
 /// The memory of a slot that is out.
@@ -118,8 +126,8 @@ pub(crate) struct Region {
 unsafe fn region(header: NonNull<Header>) -> Region {
     // SAFETY: the slot is out, so its header is there (invariant 2), and while its handle is borrowed nobody
     // writes these fields (invariant 3).
-    let Header { start, len, desc, .. } = unsafe { header.as_ref() };
-    Region { start: start.cast(), len: *len, desc: *desc }
+    let Header { start, len, desc, domain, .. } = unsafe { header.as_ref() };
+    Region { start: start.cast(), len: *len, desc: *desc, domain: *domain }
 }
 
 /// The bytes of a slot that is out.

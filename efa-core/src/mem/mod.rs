@@ -7,5 +7,6 @@
 mod buf;
 mod pool;
 
+pub(crate) use buf::Region;
 pub use buf::{Buf, Payload, SharedBuf};
 pub use pool::{BufPool, PoolSpec};

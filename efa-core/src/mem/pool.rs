@@ -103,7 +103,7 @@ impl BufPool {
             // The queue holds exactly this many.
             let _ = free.push(index);
             let start = map.start.as_ptr().wrapping_add(index as usize * stride);
-            UnsafeCell::new(Header::new(start, spec.slot_bytes, desc, index))
+            UnsafeCell::new(Header::new(start, spec.slot_bytes, desc, index, domain.number))
         };
         let headers = (0..spec.slots as u32).map(header).collect();
         Ok(BufPool(Arc::new(PoolInner { mr, map, headers, slot_bytes: spec.slot_bytes, free, domain })))

@@ -56,6 +56,12 @@ pub(crate) struct Fake {
     pub(crate) instant: Cell<bool>,
     /// What closing an endpoint returns.
     pub(crate) close: Cell<c_int>,
+    /// What closing a registration returns.
+    pub(crate) close_registration: Cell<c_int>,
+    /// Changes an offer before it is made.
+    pub(crate) offer: Cell<fn(&mut fi_info)>,
+    /// Whether endpoints have the tables of messages, and of tagged ones.
+    pub(crate) tables: Cell<[bool; 2]>,
     /// Runs while the next endpoint is being closed, with what is in flight then.
     pub(crate) on_close: RefCell<Option<CloseHook>>,
     pub(crate) flights: RefCell<Vec<Flight>>,
@@ -74,6 +80,9 @@ thread_local! {
         post: Cell::new(0),
         instant: Cell::new(false),
         close: Cell::new(0),
+        close_registration: Cell::new(0),
+        offer: Cell::new(|_| ()),
+        tables: Cell::new([true; 2]),
         on_close: RefCell::new(None),
         flights: RefCell::new(Vec::with_capacity(64)),
         queue: RefCell::new(VecDeque::with_capacity(64)),
@@ -216,9 +225,11 @@ unsafe extern "C" fn fi_getinfo(
     // SAFETY: as above.
     let domain = unsafe { &mut *offer.domain_attr };
     domain.name = name();
+    domain.threading = FI_THREAD_COMPLETION as _;
     // SAFETY: as above.
     let fabric = unsafe { &mut *offer.fabric_attr };
     (fabric.name, fabric.prov_name) = (name(), name());
+    FAKE.with(|fake| fake.offer.get()(offer));
     // SAFETY: the caller's out-pointer.
     unsafe { info.write(new) };
     0
@@ -268,12 +279,13 @@ unsafe extern "C" fn cq_open(_: *mut fid_domain, _: *mut fi_cq_attr, cq: *mut *m
 }
 
 unsafe extern "C" fn endpoint(_: *mut fid_domain, _: *mut fi_info, ep: *mut *mut fid_ep, _: *mut c_void) -> c_int {
+    let [messages, tagged] = FAKE.with(|fake| fake.tables.get());
     let new = fid_ep {
         fid: object(CLASS_EP),
         ops: table(&TABLES.ep),
         cm: table(&TABLES.cm),
-        msg: table(&TABLES.msg),
-        tagged: table(&TABLES.tagged),
+        msg: if messages { table(&TABLES.msg) } else { std::ptr::null_mut() },
+        tagged: if tagged { table(&TABLES.tagged) } else { std::ptr::null_mut() },
         ..Default::default()
     };
     // SAFETY: the caller's out-pointer.
@@ -303,6 +315,11 @@ unsafe extern "C" fn close(object: *mut fid) -> c_int {
             leaked(object);
             return refused;
         }
+    }
+    let refused = FAKE.with(|fake| fake.close_registration.get());
+    if class == CLASS_MR && refused != 0 {
+        leaked(object);
+        return refused;
     }
     let name = match class {
         CLASS_FABRIC => free::<fid_fabric>(object, "fabric"),
