@@ -2,8 +2,11 @@
 
 use std::process::ExitCode;
 
+#[path = "../startup.rs"]
+mod startup;
+
 fn main() -> ExitCode {
     // SAFETY: the first statement of main: no other thread runs yet.
-    unsafe { efa::set_provider_defaults() };
+    unsafe { startup::prepare() };
     efa::bench::app::pingpong(std::env::args_os())
 }
