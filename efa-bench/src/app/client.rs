@@ -12,7 +12,7 @@ use crate::benchmark::Benchmark;
 use crate::benchmarks::PingPong;
 use crate::clock::{self, Clock, OpenClock};
 use crate::control::{Accept, Control, Message, Stop, Target, connect, loopback_note};
-use crate::environment::{Circumstances, CpuSnapshot, Environment, warnings};
+use crate::environment::{Circumstances, CpuSnapshot, Environment, may_share, warnings};
 use crate::observer::{self, Observer, Phase};
 use crate::plan::Plan;
 use crate::report::{self, Outcome, Report};
@@ -208,8 +208,7 @@ impl Client<'_> {
         let foreign = before.and_then(|before| {
             let cores: Vec<_> = local.core.into_iter().collect();
             // The peer's time counts only where it may run on the same cores.
-            let shared =
-                self.report.run.intra_node == Some(true) && (cores.is_empty() || session::only_core(server).is_none());
+            let shared = self.report.run.intra_node == Some(true) && may_share(&cores, server.cpus_allowed.as_deref());
             let peer = if shared { rig.peer_cpu() } else { Duration::ZERO };
             CpuSnapshot::take(Path::new("/"))?.foreign_share(&before, &cores, peer)
         });

@@ -9,7 +9,7 @@ use super::files::Files;
 /// Length of the ticks in /proc/stat: USER_HZ is 100 on every architecture that libfabric runs on.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Ticks below which the division says more about rounding than about load.
+/// Ticks of one core below which the division says more about rounding than about load.
 const FEWEST_TICKS: u64 = 50;
 
 /// Processor time of the host and of this process at one moment, from /proc/stat and /proc/self/stat.
@@ -39,21 +39,28 @@ impl CpuSnapshot {
     /// `None` where less than half a second went by.
     pub fn foreign_share(&self, earlier: &CpuSnapshot, cores: &[usize], peer: Duration) -> Option<f64> {
         let counts = |n: u32| cores.is_empty() || cores.contains(&(n as usize));
-        let (mut busy, mut total) = (0_u64, 0_u64);
+        let (mut busy, mut total, mut counted) = (0_u64, 0_u64, 0_u64);
         for (n, (busy_now, total_now)) in &self.cpus {
             let Some((busy_then, total_then)) = earlier.cpus.get(n).filter(|_| counts(*n)) else {
                 continue;
             };
             busy = busy.saturating_add(busy_now.saturating_sub(*busy_then));
             total = total.saturating_add(total_now.saturating_sub(*total_then));
+            counted += 1;
         }
-        if total < FEWEST_TICKS {
+        if counted == 0 || total / counted < FEWEST_TICKS {
             return None;
         }
         let own = self.own.saturating_sub(earlier.own) as f64;
         let peer = peer.as_secs_f64() / TICK.as_secs_f64();
         Some(((busy as f64 - own - peer) / total as f64).clamp(0.0, 1.0))
     }
+}
+
+/// Whether a process that may run on `allowed` (`None`: not known) can take time of `cores`, which are all where it
+/// is empty.
+pub fn may_share(cores: &[usize], allowed: Option<&[u32]>) -> bool {
+    cores.is_empty() || allowed.is_none_or(|allowed| allowed.iter().any(|n| cores.contains(&(*n as usize))))
 }
 
 /// Reads a line such as `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`
@@ -104,6 +111,27 @@ mod tests {
         assert_eq!(share(&[0], 0), Some(0.0));
         assert_eq!(share(&[7], 0), None);
         assert_eq!(after.foreign_share(&after, &[], Duration::ZERO), None);
+    }
+
+    #[test]
+    fn too_short_a_time_is_so_on_any_number_of_cores() {
+        let cores = |busy, idle| (0..8).map(|n| format!("cpu{n} {busy} 0 0 {idle}\n")).collect::<String>();
+        let (before, after) = (snapshot(&cores(0, 0), 0), snapshot(&cores(20, 29), 0));
+        assert_eq!(after.foreign_share(&before, &[], Duration::ZERO), None);
+        assert_eq!(after.foreign_share(&before, &[3], Duration::ZERO), None);
+    }
+
+    #[test]
+    fn a_peer_counts_where_it_may_run_on_a_counted_core() {
+        for (cores, allowed, counts) in [
+            (&[0][..], Some(&[0][..]), true),
+            (&[0], Some(&[1]), false),
+            (&[0], Some(&[0, 1]), true),
+            (&[0], None, true),
+            (&[], Some(&[1]), true),
+        ] {
+            assert_eq!(may_share(cores, allowed), counts, "{cores:?} {allowed:?}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use files::Files;
 
-pub use cpu::CpuSnapshot;
+pub use cpu::{CpuSnapshot, may_share};
 pub use variables::{is_allowed, unknown_variables};
 pub use warnings::{Circumstances, Warning, warnings};
 
