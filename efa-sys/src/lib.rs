@@ -37,8 +37,6 @@
 //! - Constants that headers before 2.5 lack and tools ask for are there by value; see `fallback.rs`.
 //! - [`FI_ADDR_UNSPEC`] and its kind, which are casts in C, are written by hand, and
 //!   [`fi_version_code`] is `FI_VERSION`.
-//! - Two fields moved into unions in newer headers; [`fi_domain_attr::data_progress`] and
-//!   [`fi_mr_attr::mr_iov`] reach them with any.
 //!
 //! # Build scripts of dependents
 //!
@@ -60,7 +58,6 @@
 #![no_std]
 
 mod bindings;
-mod compat;
 mod constants;
 mod fallback;
 mod inline;

@@ -229,7 +229,7 @@ impl Endpoint {
         if peer.owner != self.id {
             return Err(PostErrorKind::Fabric(Errno::INVAL));
         }
-        // The order counts: the other way round the compiler spends four instructions more.
+        // In this order the compiler has the owner in a register already.
         if !self.id.is_of(region.domain) {
             return Err(PostErrorKind::Fabric(Errno::INVAL));
         }
