@@ -184,7 +184,7 @@ impl Info {
     /// [`Error::Invalid`] with what it asks for.
     pub(crate) fn check_usable(&self) -> Result<()> {
         let (modes, mr_modes) = (self.mode() & !MODES, self.mr_mode() & !MR_MODES);
-        let serialised = [efa_sys::FI_THREAD_SAFE, efa_sys::FI_THREAD_COMPLETION].map(|model| model as u32);
+        let serialised = [efa_sys::FI_THREAD_SAFE, efa_sys::FI_THREAD_COMPLETION];
         let reason = if !self.is_rdm() {
             "its endpoints are no reliable datagrams (FI_EP_RDM)".to_owned()
         } else if !serialised.contains(&self.threading()) {

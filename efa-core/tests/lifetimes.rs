@@ -523,11 +523,19 @@ fn offers_that_ask_for_more_than_is_done_are_refused() {
         // SAFETY: the fake's offers have all attribute structures.
         change(unsafe { &mut *offer.domain_attr });
     }
+    fn rename(name: *mut std::ffi::c_char) {
+        // SAFETY: libfabric allocated the name, whose first byte stays a letter.
+        unsafe { name.write(b'm' as _) };
+    }
+    type Change = fn(&mut efa_sys::fi_info);
     let good = rig();
     let fabric = Fabric::open(&good.info).unwrap();
-    let bad: [(&str, fn(&mut efa_sys::fi_info)); 5] = [
-        // SAFETY: as above.
-        ("FI_EP_RDM", |offer| unsafe { (*offer.ep_attr).type_ = efa_sys::FI_EP_MSG as _ }),
+    let bad: [(&str, Change); 5] = [
+        ("FI_EP_RDM", |offer| {
+            // SAFETY: as above.
+            let ep = unsafe { &mut *offer.ep_attr };
+            ep.type_ = efa_sys::FI_EP_MSG as _;
+        }),
         ("threading", |offer| set_domain(offer, |domain| domain.threading = efa_sys::FI_THREAD_DOMAIN as _)),
         ("threading", |offer| set_domain(offer, |domain| domain.threading = efa_sys::FI_THREAD_UNSPEC as _)),
         ("mode 0x", |offer| offer.mode |= efa_sys::FI_MSG_PREFIX),
@@ -543,15 +551,18 @@ fn offers_that_ask_for_more_than_is_done_are_refused() {
             assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains(word), "{error}");
         }
     }
-    // SAFETY: as above; libfabric allocated the name, and its first byte stays a letter.
-    FAKE.with(|fake| fake.offer.set(|offer| unsafe { *(*offer.domain_attr).name = b'm' as _ }));
-    let other = get_info(&Hints::new(Caps::MSG)).expect("the fake").swap_remove(0);
-    let error = good.domain.endpoint(&other, &EndpointConfig::new()).expect_err("another domain's");
-    assert!(error.to_string().contains("make"), "{error}");
-    Domain::open(&fabric, &other).expect("a domain of the same fabric");
+    let error_of = |change: Change, open: &dyn Fn(&Info) -> Result<()>| {
+        FAKE.with(|fake| fake.offer.set(change));
+        let info = get_info(&Hints::new(Caps::MSG)).expect("the fake").swap_remove(0);
+        open(&info).expect_err("a stranger's offer").to_string()
+    };
+    let open_endpoint = |info: &Info| good.domain.endpoint(info, &EndpointConfig::new()).map(drop);
+    let error = error_of(|offer| set_domain(offer, |domain| rename(domain.name)), &open_endpoint);
+    assert!(error.contains("make"), "{error}");
     // SAFETY: as above.
-    FAKE.with(|fake| fake.offer.set(|offer| unsafe { *(*offer.fabric_attr).prov_name = b'm' as _ }));
-    let other = get_info(&Hints::new(Caps::MSG)).expect("the fake").swap_remove(0);
-    let error = Domain::open(&fabric, &other).expect_err("another provider's");
-    assert!(error.to_string().contains("make fake"), "{error}");
+    let rename_provider = |offer: &mut efa_sys::fi_info| rename(unsafe { &*offer.fabric_attr }.prov_name);
+    for open in [&open_endpoint as &dyn Fn(&Info) -> Result<()>, &|info| Domain::open(&fabric, info).map(drop)] {
+        let error = error_of(rename_provider, open);
+        assert!(error.contains("make fake"), "{error}");
+    }
 }
