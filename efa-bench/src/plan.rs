@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Inject, Mode, PingPongArgs, Wait, Warmup, nanoseconds};
-use crate::args::{MOST_OF_NAME, MOST_PERCENTILES, MOST_SIZES};
+use crate::args::{LARGEST_SIZE, MOST_OF_NAME, MOST_PERCENTILES, MOST_SIZES};
 use crate::units;
 
 /// Message sizes of a run for which none were asked.
@@ -146,6 +146,9 @@ impl Plan {
         if self.sizes.len() > MOST_SIZES {
             return invalid("sizes", "are more than 4096");
         }
+        if self.max_size() > LARGEST_SIZE {
+            return invalid("sizes", "are larger than a buffer can be");
+        }
         match self.iterations {
             Iterations::Fixed(0) => return invalid("iterations", "are 0"),
             Iterations::Fixed(_) => {}
@@ -180,10 +183,15 @@ impl Plan {
         self.sizes.iter().copied().max().unwrap_or(0)
     }
 
-    /// Memory that one side's message buffers take, in bytes: the largest message times
-    /// `buffers_per_side`. `u64::MAX` stands for more than can be counted.
+    /// Memory that `buffers` message buffers take, in bytes and exact: each holds the largest message.
+    pub fn footprint_bytes(&self, buffers: u64) -> u128 {
+        u128::from(self.max_size()) * u128::from(buffers)
+    }
+
+    /// [`footprint_bytes`](Plan::footprint_bytes) for a comparison with a limit of the system; `u64::MAX` stands
+    /// for more than 64 bits hold, which is more than any limit.
     pub fn buffers_bytes(&self, buffers_per_side: u64) -> u64 {
-        self.max_size().saturating_mul(buffers_per_side)
+        u64::try_from(self.footprint_bytes(buffers_per_side)).unwrap_or(u64::MAX)
     }
 
     /// Refuses a plan whose buffers do not fit, before anything is allocated.
@@ -195,8 +203,8 @@ impl Plan {
     /// [`PlanError::Memory`] with the footprint.
     pub fn check_memory(&self, buffers_per_side: u64, sides: u64, available_bytes: u64) -> Result<(), PlanError> {
         let buffers = buffers_per_side.saturating_mul(sides);
-        let needed = self.buffers_bytes(buffers);
-        if needed <= available_bytes {
+        let needed = self.footprint_bytes(buffers);
+        if needed <= u128::from(available_bytes) {
             return Ok(());
         }
         Err(PlanError::Memory {
@@ -217,15 +225,15 @@ impl Plan {
                 found.push(Difference { what: what.into(), client, server });
             }
         };
-        compare("mode", mode(self.op).into(), server.op.map(|m| mode(m).into()));
+        compare("mode", self.op.name().into(), server.op.map(|m| m.name().into()));
         compare("size", plain_sizes(&self.sizes), server.sizes.as_deref().map(plain_sizes));
         compare("iterations", self.length_text(), server.iterations.map(|n| n.to_string()));
         compare("duration", self.length_text(), server.duration.map(|d| format!("{d:?}")));
         compare("warmup", warmup(self.warmup), server.warmup.map(warmup));
         compare("verification", on_off(self.verify).into(), server.verify.map(|v| on_off(v).into()));
         compare("seed", self.seed.to_string(), server.seed.map(|s| s.to_string()));
-        compare("wait", wait(self.wait).into(), server.wait.map(|w| wait(w).into()));
-        compare("inject", inject(self.inject).into(), server.inject.map(|i| inject(i).into()));
+        compare("wait", self.wait.name().into(), server.wait.map(|w| w.name().into()));
+        compare("inject", self.inject.name().into(), server.inject.map(|i| i.name().into()));
         for (what, client, server) in
             [("provider", &self.provider, &server.provider), ("fabric", &self.fabric, &server.fabric)]
         {
@@ -243,14 +251,14 @@ impl Plan {
     pub fn lines(&self) -> Vec<String> {
         let any = |name: &Option<String>| name.clone().unwrap_or_else(|| "any".into());
         let mut lines = vec![
-            format!("operation: ping-pong, {} messages", mode(self.op)),
+            format!("operation: ping-pong, {} messages", self.op.name()),
             format!("sizes: {}", self.sizes.iter().map(|s| units::format_size(*s)).collect::<Vec<_>>().join(", ")),
             format!("iterations of each size: {}", self.length_text()),
             format!("warm-up before each size: {}", warmup(self.warmup)),
             format!("verification: {}", on_off(self.verify)),
             format!("seed: {}", self.seed),
-            format!("waiting: {}", wait(self.wait)),
-            format!("inject: {}", inject(self.inject)),
+            format!("waiting: {}", self.wait.name()),
+            format!("inject: {}", self.inject.name()),
             format!("time-out: {:?}", self.timeout),
             format!("provider: {}, fabric: {}, domain: {}", any(&self.provider), any(&self.fabric), any(&self.domain)),
         ];
@@ -335,29 +343,6 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Difference { what, client, server } = self;
         write!(f, "{what}: client {client}, server {server}")
-    }
-}
-
-fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Msg => "msg",
-        Mode::Tagged => "tagged",
-    }
-}
-
-fn wait(wait: Wait) -> &'static str {
-    match wait {
-        Wait::Auto => "auto",
-        Wait::Spin => "spin",
-        Wait::Yield => "yield",
-    }
-}
-
-fn inject(inject: Inject) -> &'static str {
-    match inject {
-        Inject::Auto => "auto",
-        Inject::On => "on",
-        Inject::Off => "off",
     }
 }
 

@@ -7,6 +7,7 @@
 //! Flags that were not given stay `None`, because a server's flags are constraints on the plan that its
 //! client brings, and a default is no constraint (see [`crate::plan::Constraints`]).
 
+mod address;
 mod extras;
 mod pingpong;
 mod report_flags;
@@ -15,14 +16,16 @@ mod values;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use clap_complete::Shell;
 pub use extras::{Binary, completions, man_pages};
 pub use pingpong::{DEFAULT_PORT, PingPongArgs, Role};
 pub use values::{ClockChoice, Color, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup, nanoseconds};
-pub(crate) use values::{MOST_OF_NAME, MOST_PERCENTILES, MOST_SIZES};
+pub(crate) use values::{LARGEST_SIZE, MOST_OF_NAME, MOST_PERCENTILES, MOST_SIZES};
+
+use crate::units::excerpt;
 
 const PINGPONG_AFTER_HELP: &str = "\
 A report flag takes its file as --json=FILE, or as --json FILE where FILE has a '/' in it or ends in
@@ -174,8 +177,19 @@ where
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     *command = command.clone().color(color_of(&args));
     let args = report_flags::attach_files(args).map_err(|text| command.error(ErrorKind::ArgumentConflict, text))?;
-    let mut matches = command.try_get_matches_from_mut(args)?;
+    let mut matches = command.try_get_matches_from_mut(args).map_err(shortened)?;
     T::from_arg_matches_mut(&mut matches).map_err(|e| e.format(command))
+}
+
+/// Cuts long words out of an error: clap repeats what was typed whole, and that may be a whole file.
+fn shortened(mut error: clap::Error) -> clap::Error {
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidSubcommand] {
+        if let Some(ContextValue::String(typed)) = error.get(kind) {
+            let cut = excerpt(typed);
+            error.insert(kind, ContextValue::String(cut));
+        }
+    }
+    error
 }
 
 fn checked(args: &PingPongArgs, command: &mut Command) -> Result<(), clap::Error> {

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::units::excerpt;
+
+use super::address;
 use super::values::{self, ClockChoice, Cores, Inject, Mode, Output, Percentiles, Rdm, Sizes, Wait, Warmup};
 
 /// The control port where none is given: the one that fi_pingpong uses, so that firewall rules made
@@ -26,7 +29,7 @@ pub enum Role<'a> {
 #[derive(Debug, Clone, Args)]
 pub struct PingPongArgs {
     /// Server to connect to, by name or address; left out, this side is the server
-    #[arg(value_name = "HOST", value_parser = values::name)]
+    #[arg(value_name = "HOST", value_parser = address::host)]
     pub host: Option<String>,
 
     /// Run both sides on this host, in two processes
@@ -142,7 +145,7 @@ pub struct PingPongArgs {
     pub dest_port: Option<u16>,
 
     /// Address of this host to use, for the control connection and the fabric
-    #[arg(short = 's', long, value_name = "ADDRESS", value_parser = values::source_address,
+    #[arg(short = 's', long, value_name = "ADDRESS", value_parser = address::source_address,
           allow_hyphen_values = true, help_heading = "Control connection")]
     pub source_address: Option<IpAddr>,
 
@@ -230,35 +233,37 @@ impl PingPongArgs {
         self.pin.as_ref().and_then(|c| c.0.last().copied())
     }
 
-    /// The formats whose bytes go to standard output, by flag; at most one after a check.
-    fn on_stdout(&self) -> Vec<&'static str> {
-        self.outputs().filter(|(_, o)| **o == Output::Stdout).map(|(flag, _)| flag).collect()
+    /// The first of the flags for a report that was given.
+    fn report_flag(&self) -> Option<&'static str> {
+        let flags = [("--json", &self.json), ("--csv", &self.csv), ("--markdown", &self.markdown)];
+        flags.into_iter().find_map(|(flag, output)| output.as_ref().map(|_| flag))
     }
 
-    /// Whether a report goes to standard output, so that the table must not.
-    pub fn report_on_stdout(&self) -> bool {
-        !self.on_stdout().is_empty()
-    }
-
-    fn outputs(&self) -> impl Iterator<Item = (&'static str, &Output)> {
-        [("--json", &self.json), ("--csv", &self.csv), ("--markdown", &self.markdown)]
-            .into_iter()
-            .filter_map(|(flag, output)| output.as_ref().map(|o| (flag, o)))
+    /// The first of the flags for the side that times and reports that was given.
+    fn client_flag(&self) -> Option<&'static str> {
+        let others = [
+            ("--clock", self.clock.is_some()),
+            ("--percentiles", self.percentiles.is_some()),
+            ("--connect-timeout", self.connect_timeout.is_some()),
+        ];
+        self.report_flag().or_else(|| others.into_iter().find_map(|(flag, given)| given.then_some(flag)))
     }
 
     /// Checks what no single flag can see, and says what is wrong and what to write instead.
+    ///
+    /// Whether two reports meet in one file is found out when they are opened, by whatever name each has.
     pub(super) fn check(&self) -> Result<(), String> {
-        if let [first, second, ..] = self.on_stdout()[..] {
+        if let (Role::Server, Some(flag)) = (self.role(), self.client_flag()) {
             return Err(format!(
-                "{first} and {second} would both write to standard output; name a file for one \
-                 of them, as in `{second}=FILE`"
+                "{flag} is for the client, which connects, times and reports, and without a HOST this \
+                 side is the server; give it there, as in `efa-pingpong HOST {flag}`"
             ));
         }
-        let outputs: Vec<_> = self.outputs().collect();
-        for (i, (first, output)) in outputs.iter().enumerate() {
-            if let Some((second, Output::File(path))) = outputs[i + 1..].iter().find(|(_, o)| o == output) {
-                return Err(format!("{first} and {second} would both write to '{}'; name two files", path.display()));
-            }
+        if let (true, Some(flag)) = (self.dry_run, self.report_flag()) {
+            return Err(format!(
+                "--dry-run measures nothing, so there is no report for {flag} to write; leave one of \
+                 them out"
+            ));
         }
         self.check_ports()?;
         if let Some(Cores(cores)) = &self.pin
@@ -277,7 +282,25 @@ impl PingPongArgs {
                      leave one of them out"
             ));
         }
-        Ok(())
+        self.check_link_local()
+    }
+
+    /// A link-local source address has its interface from the HOST, which a server has not.
+    fn check_link_local(&self) -> Result<(), String> {
+        let Some(address) = self.source_address.filter(|address| address::is_link_local(*address)) else {
+            return Ok(());
+        };
+        let remedy = match self.role() {
+            // A name may stand for an address with an interface, and what has one is no bare address.
+            Role::Client(host) if address::unbracketed(host).parse::<IpAddr>().is_err() => return Ok(()),
+            Role::Client(_) => "",
+            Role::Server => "; a server leaves -s out and listens on all of its addresses",
+            Role::Loopback => "; with --loopback leave it out",
+        };
+        Err(format!(
+            "--source-address {address} is a link-local address, which is used from an interface; a client names it \
+             in its HOST, as in `efa-pingpong fe80::2%IFACE -s {address}`{remedy}"
+        ))
     }
 
     fn check_ports(&self) -> Result<(), String> {
@@ -300,7 +323,8 @@ impl PingPongArgs {
             Role::Client(host) if self.port == Some(0) => {
                 return Err(format!(
                     "--port 0 lets a server choose its port, and this side is the client of \
-                     '{host}'; give the port that the server printed"
+                     '{}'; give the port that the server printed",
+                    excerpt(host)
                 ));
             }
             Role::Client(_) | Role::Loopback => {}

@@ -9,6 +9,8 @@
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 
+use crate::units::excerpt;
+
 const FLAGS: [(&str, &[&str]); 3] =
     [("--json", &[".json"]), ("--csv", &[".csv"]), ("--markdown", &[".md", ".markdown"])];
 
@@ -36,7 +38,7 @@ pub(super) fn attach_files(args: Vec<OsString>) -> Result<Vec<OsString>, String>
                 out.push(joined);
             }
             Some((Reading::Unclear, next)) => {
-                let next = next.to_string_lossy();
+                let next = excerpt(&next.to_string_lossy());
                 return Err(format!(
                     "'{next}' after {flag} could be a file or the HOST; write `{flag}={next}` \
                      for a file, or put the host first, as in `{next} {flag}`"

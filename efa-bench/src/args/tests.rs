@@ -77,6 +77,7 @@ fn values_are_parsed_exactly_or_refused_by_flag_and_value() {
         ("-S 64k", "--size", "64k"),
         ("-S -5", "--size", "-5"),
         ("-S 99999999999999999999", "--size", "99999999999999999999"),
+        ("-S 18446744073709551615", "--size", "give at most 9223372036854775807 bytes"),
         ("-I 0", "--iterations", "0"),
         ("-I -5", "--iterations", "-5"),
         ("-I 1e5", "--iterations", "1e5"),
@@ -118,8 +119,12 @@ fn combinations_without_a_meaning_are_refused() {
         ("-P 5 --port 6 nodeb", ["--dest-port", "--port"]),
         ("--port 0 nodeb", ["--port 0", "nodeb"]),
         ("--pin 0,1", ["--pin", "--loopback"]),
-        ("--json --csv", ["--json", "--csv"]),
-        ("--json=a --csv=a", ["--json", "--csv"]),
+        ("nodeb --dry-run --json", ["--dry-run", "--json"]),
+        ("--loopback --dry-run --csv=a", ["--dry-run", "--csv"]),
+        ("nodeb --dry-run --markdown", ["--dry-run", "--markdown"]),
+        ("-s fe80::1", ["--source-address fe80::1", "fe80::2%IFACE -s fe80::1"]),
+        ("-s fe80::1 10.0.0.1", ["--source-address fe80::1", "fe80::2%IFACE -s fe80::1"]),
+        ("--loopback -s fe80::1", ["--source-address fe80::1", "leave it out"]),
         ("-6 -s 10.0.0.1", ["-6", "--source-address"]),
         ("--json nodeb", ["--json=nodeb", "nodeb --json"]),
     ] {
@@ -136,10 +141,66 @@ fn report_flags_take_a_file_or_standard_output() {
     assert_eq!(args.json, Some(Output::File("out.json".into())));
     assert_eq!(args.csv, Some(Output::File("t".into())));
     assert_eq!(args.markdown, Some(Output::Stdout));
-    assert!(args.report_on_stdout());
     let args = parse_line("nodeb --json -").unwrap();
     assert_eq!(args.json, Some(Output::Stdout));
-    assert!(!parse_line("nodeb --json=x").unwrap().report_on_stdout());
+}
+
+#[test]
+fn what_only_a_client_uses_is_refused_on_a_server() {
+    for given in [
+        "--connect-timeout 1s",
+        "--percentiles 95",
+        "--json",
+        "--csv=a",
+        "--markdown",
+        "--clock tsc",
+        "--dry-run --json",
+    ] {
+        for server in [given.to_owned(), format!("--persist {given}")] {
+            let text = refused(&server);
+            let flag = given.trim_start_matches("--dry-run ").split([' ', '=']).next().unwrap();
+            assert!(text.contains(&format!("{flag} is for the client")), "{server}: {text}");
+            assert!(text.contains(&format!("`efa-pingpong HOST {flag}`")), "{server}: {text}");
+        }
+        if !given.contains("dry-run") {
+            assert!(parse_line(&format!("{given} --loopback")).is_ok(), "{given}");
+            assert!(parse_line(&format!("nodeb {given}")).is_ok(), "{given}");
+        }
+    }
+    let line = "-6 -v -c -S 8 -I 5 -m msg --warmup 1 --seed 2 --wait spin --inject on --timeout 1s --pin 0 --dry-run";
+    assert!(parse_line(line).is_ok());
+    assert!(parse_line("-s fe80::1 fe80::2%eth0").is_ok());
+    assert!(parse_line("-s fe80::1 nodeb").is_ok());
+}
+
+#[test]
+fn what_is_refused_is_not_repeated_at_length() {
+    let long = "9".repeat(5000);
+    for flag in ["-S", "-I", "--duration", "--warmup", "--percentiles", "--seed", "--pin", "--port", "-s", "-m", "-e"] {
+        let text = refused(&format!("nodeb {flag} {long}"));
+        assert!(text.len() < 700, "{flag}: {text}");
+        assert!(text.contains("999..."), "{flag}: {text}");
+    }
+    assert!(refused(&format!("{long}:5")).len() < 600);
+    assert!(refused(&format!("--json {long}")).len() < 600);
+    assert!(Cli::try_from_args(["efa", &long]).unwrap_err().to_string().len() < 600);
+}
+
+#[test]
+fn a_host_that_carries_its_port_or_lacks_its_interface_is_refused() {
+    for (line, names) in [
+        ("127.0.0.1:47592", ["HOST", "127.0.0.1 --port 47592"]),
+        ("[::1]:47592", ["HOST", "::1 --port 47592"]),
+        ("name:123", ["HOST", "name --port 123"]),
+        ("fe80::1", ["HOST", "fe80::1%IFACE"]),
+    ] {
+        let text = refused(line);
+        assert!(names.iter().all(|name| text.contains(name)), "{line}: {text}");
+    }
+    for empty in ["", " "] {
+        let text = PingPongCli::try_from_args(["efa-pingpong", empty]).unwrap_err().to_string();
+        assert!(text.contains("HOST") && text.contains("a host name or an address is needed"), "{text}");
+    }
 }
 
 #[test]

@@ -9,13 +9,16 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::units;
+use crate::units::{self, excerpt};
 
 /// Most sizes of one run, percentiles of one table, and bytes of one name: the bounds that a server also
 /// sets to a plan from the network.
 pub(crate) const MOST_SIZES: usize = 4096;
 pub(crate) const MOST_PERCENTILES: usize = 256;
 pub(crate) const MOST_OF_NAME: usize = 1024;
+
+/// The largest size of a message in bytes: what one buffer in memory can have.
+pub(crate) const LARGEST_SIZE: u64 = isize::MAX as u64;
 
 /// Longest time that a flag takes, so that no deadline leaves the range of the clock.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -30,6 +33,16 @@ pub enum Mode {
     Tagged,
 }
 
+impl Mode {
+    /// The value of `--mode` that stands for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Msg => "msg",
+            Mode::Tagged => "tagged",
+        }
+    }
+}
+
 /// How an idle side waits for the next completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -42,6 +55,17 @@ pub enum Wait {
     Yield,
 }
 
+impl Wait {
+    /// The value of `--wait` that stands for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wait::Auto => "auto",
+            Wait::Spin => "spin",
+            Wait::Yield => "yield",
+        }
+    }
+}
+
 /// Whether small messages are sent with an inject call, which copies and makes no completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -52,6 +76,17 @@ pub enum Inject {
     On,
     /// Send only
     Off,
+}
+
+impl Inject {
+    /// The value of `--inject` that stands for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Inject::Auto => "auto",
+            Inject::On => "on",
+            Inject::Off => "off",
+        }
+    }
 }
 
 /// The clock that is read around a round trip.
@@ -192,6 +227,12 @@ pub(super) fn sizes(word: &str) -> Result<Sizes, String> {
     if sizes.len() > MOST_SIZES {
         return Err(format!("{} sizes are more than one run takes; give at most {MOST_SIZES}", sizes.len()));
     }
+    if let Some(size) = sizes.iter().find(|size| **size > LARGEST_SIZE) {
+        return Err(format!(
+            "a message of {size} bytes is larger than a buffer can be; give at most {LARGEST_SIZE} bytes, and no more \
+             than the memory of both hosts holds"
+        ));
+    }
     Ok(Sizes(sizes))
 }
 
@@ -256,6 +297,7 @@ pub(super) fn cores(word: &str) -> Result<Cores, String> {
         match part.parse() {
             Ok(core) if digits(part) => cores.push(core),
             _ => {
+                let part = excerpt(part);
                 return Err(format!(
                     "`{part}` is not a core number; write one core such as `2`, or, with \
                      --loopback, the server's and the client's such as `0,1`"
@@ -285,6 +327,7 @@ pub(super) fn percentiles(word: &str) -> Result<Percentiles, String> {
                 list.push(p);
             }
             _ => {
+                let part = excerpt(part);
                 return Err(format!(
                     "`{part}` is not a percentile: a number above 0 and at most 100, as in \
                      `50,99,99.99`"
@@ -306,14 +349,6 @@ pub(super) fn output(word: &str) -> Result<Output, String> {
     }
 }
 
-pub(super) fn source_address(word: &str) -> Result<std::net::IpAddr, String> {
-    word.parse().map_err(|_| {
-        "not an IP address; write the address of this host's interface, such as 10.0.0.7 or \
-         2001:db8::7 (`ip -brief address` lists them)"
-            .into()
-    })
-}
-
 pub(super) fn name(word: &str) -> Result<String, String> {
     if word.trim().is_empty() {
         return Err("the name is empty; leave the flag out to let the best one be chosen".into());
@@ -327,7 +362,7 @@ pub(super) fn name(word: &str) -> Result<String, String> {
     Ok(word.into())
 }
 
-fn digits(word: &str) -> bool {
+pub(super) fn digits(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
 }
 
@@ -342,6 +377,46 @@ mod tests {
         assert_eq!(warmup("50ms"), Ok(Warmup::Time(Duration::from_millis(50))));
         assert!(warmup("-5").is_err());
         assert!(warmup("").is_err());
+    }
+
+    #[test]
+    fn a_size_is_at_most_what_one_buffer_can_be() {
+        assert_eq!(sizes("9223372036854775807"), Ok(Sizes(vec![LARGEST_SIZE])));
+        for wrong in ["9223372036854775808", "18446744073709551615", "8..18446744073709551615", "8589934592GiB"] {
+            let text = sizes(wrong).unwrap_err();
+            assert!(text.contains("give at most 9223372036854775807 bytes"), "{wrong}: {text}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line_and_of_the_report() {
+        fn agree<T: ValueEnum + Serialize>(name: fn(T) -> &'static str) {
+            for value in T::value_variants() {
+                let typed = value.to_possible_value().unwrap().get_name().to_owned();
+                assert_eq!(name(value.clone()), typed);
+                assert_eq!(serde_json::to_string(value).unwrap(), format!("\"{typed}\""));
+            }
+        }
+        agree(Mode::name);
+        agree(Wait::name);
+        agree(Inject::name);
+    }
+
+    #[test]
+    fn long_values_are_not_told_whole() {
+        let long = "9".repeat(5000);
+        let texts = [
+            sizes(&long).unwrap_err(),
+            count(&long).unwrap_err(),
+            duration(&long).unwrap_err(),
+            warmup(&long).unwrap_err(),
+            cores(&long).unwrap_err(),
+            percentiles(&long).unwrap_err(),
+            percentiles(&format!("50,50.{}", "0".repeat(5000))).unwrap_err(),
+        ];
+        for text in texts {
+            assert!(text.len() < 400, "{text}");
+        }
     }
 
     #[test]

@@ -57,9 +57,10 @@ fn differences_name_both_sides() {
 #[test]
 fn a_plan_that_no_command_line_makes_is_refused() {
     let good = plan("nodeb");
-    let broken: [fn(&mut Plan); 7] = [
+    let broken: [fn(&mut Plan); 8] = [
         |p| p.sizes.clear(),
         |p| p.sizes = vec![1; MOST_SIZES + 1],
+        |p| p.sizes = vec![LARGEST_SIZE + 1],
         |p| p.iterations = Iterations::Fixed(0),
         |p| p.timeout = Duration::ZERO,
         |p| p.percentiles = vec![f64::NAN],
@@ -83,5 +84,10 @@ fn buffers_larger_than_memory_are_refused_with_the_footprint() {
     assert!(text.contains("4 buffers of 1 MiB need 4.0 MiB"), "{text}");
     let mut huge = plan;
     huge.sizes = vec![u64::MAX];
-    assert!(huge.check_memory(2, 1, u64::MAX - 1).is_err());
+    assert_eq!(huge.footprint_bytes(3), 3 * u128::from(u64::MAX));
+    assert_eq!(huge.buffers_bytes(3), u64::MAX);
+    assert!(huge.check_memory(2, 1, u64::MAX).is_err());
+    huge.sizes = vec![LARGEST_SIZE];
+    let text = huge.check_memory(3, 2, u64::MAX).unwrap_err().to_string();
+    assert!(text.contains("6 buffers of 9223372036854775807 need 51539607552.0 GiB"), "{text}");
 }

@@ -63,7 +63,7 @@ pub fn parse_sizes(text: &str) -> Result<Vec<u64>, UnitError> {
     }
     let mut seen = HashSet::new();
     match sizes.iter().find(|size| !seen.insert(**size)) {
-        Some(&bytes) => Err(UnitError::Duplicate { given: text.to_owned(), size: format_size(bytes), bytes }),
+        Some(&bytes) => Err(UnitError::Duplicate { given: excerpt(text), size: format_size(bytes), bytes }),
         None => Ok(sizes),
     }
 }
@@ -91,13 +91,13 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     if !unit.is_empty() {
         return Err(UnitError::UnknownUnit {
             what: WHAT,
-            given: text.to_owned(),
-            unit: unit.to_owned(),
+            given: excerpt(text),
+            unit: excerpt(unit),
             known: "none: a count is written out, such as 10000 or 10_000",
         });
     }
     match number.parse::<u64>() {
-        Ok(0) => Err(UnitError::Zero { what: WHAT, given: text.to_owned(), example: "1" }),
+        Ok(0) => Err(UnitError::Zero { what: WHAT, given: excerpt(text), example: "1" }),
         Ok(count) => Ok(count),
         Err(_) => Err(too_large(WHAT, text, u64::MAX.to_string())),
     }
@@ -121,21 +121,34 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         _ => {
             return Err(UnitError::UnknownUnit {
                 what: WHAT,
-                given: text.to_owned(),
-                unit: unit.to_owned(),
+                given: excerpt(text),
+                unit: excerpt(unit),
                 known: "ns, us, ms, s, m (minutes) and h",
             });
         }
     };
     match number.parse::<u64>().ok().and_then(|n| n.checked_mul(scale)) {
-        Some(0) => Err(UnitError::Zero { what: WHAT, given: text.to_owned(), example: "1ns" }),
+        Some(0) => Err(UnitError::Zero { what: WHAT, given: excerpt(text), example: "1ns" }),
         Some(nanos) => Ok(Duration::from_nanos(nanos)),
         None => Err(too_large(WHAT, text, format!("{}s", u64::MAX / 1_000_000_000))),
     }
 }
 
+/// Cuts what somebody typed to what a message can hold: 80 characters at most, with `...` for the rest.
+pub fn excerpt(text: &str) -> String {
+    const MOST: usize = 80;
+    const MARK: &str = "...";
+    match text.char_indices().nth(MOST) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(MOST - MARK.len()).chain(MARK.chars()).collect(),
+    }
+}
+
 /// Writes a size exactly: `64`, `64 KiB`, `1 MiB`; a size that no unit divides stays in bytes.
-pub fn format_size(bytes: u64) -> String {
+///
+/// Products of sizes can be longer than 64 bits.
+pub fn format_size(bytes: impl Into<u128>) -> String {
+    let bytes = bytes.into();
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes != 0 && bytes.trailing_zeros() >= shift {
             return format!("{} {unit}", bytes >> shift);
@@ -145,7 +158,8 @@ pub fn format_size(bytes: u64) -> String {
 }
 
 /// Writes an amount of memory to one decimal, for people: `22.1 GiB`, `64.0 KiB`, `512 bytes`.
-pub fn format_memory(bytes: u64) -> String {
+pub fn format_memory(bytes: impl Into<u128>) -> String {
+    let bytes = bytes.into();
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes >> shift > 0 {
             return format!("{:.1} {unit}", bytes as f64 / (1_u64 << shift) as f64);
@@ -186,7 +200,7 @@ fn three_digits(value: f64) -> String {
 
 /// Splits `64KiB` into `64` and `KiB`, and says what is wrong where there is no whole number in front.
 fn split_number<'a>(text: &'a str, what: &'static str, example: &'static str) -> Result<(&'a str, &'a str), UnitError> {
-    let given = || text.to_owned();
+    let given = || excerpt(text);
     if text.is_empty() {
         return Err(UnitError::Empty { what, example });
     }
@@ -210,7 +224,7 @@ fn split_number<'a>(text: &'a str, what: &'static str, example: &'static str) ->
 fn range(item: &str, start: &str, end: &str) -> Result<Vec<u64>, UnitError> {
     let (first, last) = (parse_size(start)?, parse_size(end)?);
     if first > last {
-        return Err(UnitError::Backwards { given: item.to_owned(), start: start.to_owned(), end: end.to_owned() });
+        return Err(UnitError::Backwards { given: excerpt(item), start: excerpt(start), end: excerpt(end) });
     }
     let between = (0..u64::BITS).map(|power| 1_u64 << power).filter(|&n| first < n && n < last);
     let mut sizes: Vec<u64> = std::iter::once(first).chain(between).collect();
@@ -228,8 +242,8 @@ fn unknown_size_unit(text: &str, number: &str, unit: &str) -> UnitError {
         _ => {
             return UnitError::UnknownUnit {
                 what: "size",
-                given: text.to_owned(),
-                unit: unit.to_owned(),
+                given: excerpt(text),
+                unit: excerpt(unit),
                 known: "B, kB, MB, GB (powers of 1000) and KiB, MiB, GiB (powers of 1024)",
             };
         }
@@ -238,8 +252,9 @@ fn unknown_size_unit(text: &str, number: &str, unit: &str) -> UnitError {
         let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(base.pow(power)));
         bytes.map_or_else(|| "too many".to_owned(), |bytes| bytes.to_string())
     };
+    let number = excerpt(number);
     UnitError::AmbiguousUnit {
-        given: text.to_owned(),
+        given: excerpt(text),
         binary: format!("{number}{binary}"),
         binary_bytes: value(1024),
         decimal: format!("{number}{decimal}"),
@@ -248,7 +263,7 @@ fn unknown_size_unit(text: &str, number: &str, unit: &str) -> UnitError {
 }
 
 fn too_large(what: &'static str, text: &str, max: String) -> UnitError {
-    UnitError::TooLarge { what, given: text.to_owned(), max }
+    UnitError::TooLarge { what, given: excerpt(text), max }
 }
 
 #[cfg(test)]
@@ -372,13 +387,15 @@ mod tests {
 
     #[test]
     fn formatted_values_are_exact_and_use_a_point() {
-        assert_eq!(format_size(64), "64");
-        assert_eq!(format_size(0), "0");
-        assert_eq!(format_size(65_536), "64 KiB");
-        assert_eq!(format_size(65_537), "65537");
-        assert_eq!(format_size(1_048_576), "1 MiB");
-        assert_eq!(format_size(1_536), "1536");
-        assert_eq!(format_size(3 << 30), "3 GiB");
+        assert_eq!(format_size(64_u64), "64");
+        assert_eq!(format_size(0_u64), "0");
+        assert_eq!(format_size(65_536_u64), "64 KiB");
+        assert_eq!(format_size(65_537_u64), "65537");
+        assert_eq!(format_size(1_048_576_u64), "1 MiB");
+        assert_eq!(format_size(1_536_u64), "1536");
+        assert_eq!(format_size(3_u64 << 30), "3 GiB");
+        assert_eq!(format_size(3_u128 << 70), "3298534883328 GiB");
+        assert_eq!(format_memory(1_u128 << 70), "1099511627776.0 GiB");
         assert_eq!(format_ns(845.0), "845 ns");
         assert_eq!(format_ns(9_530.0), "9.53 us");
         assert_eq!(format_ns(1_250_000.0), "1.25 ms");
@@ -386,6 +403,30 @@ mod tests {
         assert_eq!(format_ns(f64::NAN), "-");
         assert_eq!(format_rate(1_234_567_890.0), "1234.57 MB/s");
         assert_eq!(format_rate(f64::INFINITY), "-");
+    }
+
+    #[test]
+    fn what_is_echoed_is_cut_to_what_a_line_holds() {
+        assert_eq!(excerpt(&"ä".repeat(80)), "ä".repeat(80));
+        assert_eq!(excerpt(&"ä".repeat(81)), "ä".repeat(77) + "...");
+        let (digits, zeros) = ("9".repeat(5000), "0".repeat(5000));
+        for text in [
+            digits.clone(),
+            format!("-{digits}"),
+            format!("x{digits}"),
+            format!("{digits}k"),
+            format!("1{}", "q".repeat(5000)),
+            format!("{digits}.5"),
+            format!("{zeros}8..{zeros}4"),
+            format!("{zeros}8,8"),
+            zeros.clone() + "_",
+        ] {
+            let errors = [parse_sizes(&text).err(), parse_count(&text).err(), parse_duration(&text).err()];
+            assert!(errors.iter().flatten().count() > 0, "{text}");
+            for error in errors.into_iter().flatten() {
+                assert!(error.to_string().chars().count() < 400, "{error}");
+            }
+        }
     }
 
     proptest! {
