@@ -56,9 +56,12 @@ const POINT_COLUMNS: [&str; 22] = [
     "reason",
 ];
 
+/// The percentiles among [`POINT_COLUMNS`].
+const PERCENTILES: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
+
 /// Writes the report as CSV: a header, then one record for each point.
 ///
-/// Percentiles that were asked for follow as columns `half_rtt_p99.99_ns`.
+/// Percentiles that were asked for beside those that each record has follow as columns `half_rtt_p99.99_ns`.
 ///
 /// # Errors
 /// [`OutputError::Format`] when a value has no form in it, which none of its types allows.
@@ -68,7 +71,7 @@ pub fn to_csv(report: &Report) -> Result<String, OutputError> {
 
 fn write_records(report: &Report) -> Result<String, ::csv::Error> {
     let mut writer = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
-    let percentiles = extra_percentiles(report);
+    let percentiles = extra_percentiles(report, &PERCENTILES);
     let extra = percentiles.iter().map(|percentile| format!("half_rtt_p{percentile}_ns"));
     let header = RUN_COLUMNS.into_iter().chain(POINT_COLUMNS).map(str::to_owned).chain(extra);
     writer.write_record(header)?;

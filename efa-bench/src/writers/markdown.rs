@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::report::Report;
 
 use super::table::{facts, first_messages, notes, one_line};
-use super::{COLUMNS, cells, extra_percentiles, usec};
+use super::{COLUMNS, PERCENTILES, cells, extra_percentiles, usec};
 
 /// Writes the report as Markdown.
 pub fn to_markdown(report: &Report) -> String {
@@ -13,7 +13,7 @@ pub fn to_markdown(report: &Report) -> String {
     let provider = run.provider.as_deref().unwrap_or("no provider");
     let label = if report.simulated { " (SIMULATED)" } else { "" };
     let mut text = format!("## {} over {}{label}\n\n", escape(&run.benchmark), escape(provider));
-    let percentiles = extra_percentiles(report);
+    let percentiles = extra_percentiles(report, &PERCENTILES);
     if !report.points.is_empty() {
         let names = COLUMNS.into_iter().map(str::to_owned);
         let names: Vec<String> = names.chain(percentiles.iter().map(|p| format!("p{p}"))).collect();

@@ -83,7 +83,7 @@ pub enum OutputError {
     #[error("standard output could not be written")]
     Stdout(#[source] std::io::Error),
     /// Two documents for one place.
-    #[error("{first} and {second} both go to {place}: give each its own file")]
+    #[error("{first} and {second} both go to {place}: give each its own file, as in `{second}=FILE`")]
     Same {
         /// One flag.
         first: &'static str,
@@ -115,6 +115,9 @@ fn gbit_per_sec(bytes_per_sec: f64) -> String {
 /// The columns of the table: those that people know from fi_pingpong, then the distribution.
 const COLUMNS: [&str; 10] = ["bytes", "iterations", "MB/s", "usec", "min", "p50", "p99", "p99.9", "max", "Gbit/s"];
 
+/// The percentiles among [`COLUMNS`].
+const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
+
 /// The cells of one point, in the order of [`COLUMNS`]; `-` for what cannot be had.
 fn cells(point: &crate::report::Point) -> [String; 10] {
     let time = |of: fn(&crate::stats::Summary) -> f64| {
@@ -135,11 +138,12 @@ fn cells(point: &crate::report::Point) -> [String; 10] {
     ]
 }
 
-/// The percentiles that were asked for beside the usual ones, ascending: the number as typed, and nanoseconds.
-fn extra_percentiles(report: &Report) -> Vec<f64> {
+/// The percentiles that were asked for and have no column yet, ascending; `usual` are those that have one.
+fn extra_percentiles(report: &Report, usual: &[f64]) -> Vec<f64> {
     let mut percentiles: Vec<f64> = report.run.plan.as_ref().map(|plan| plan.percentiles.clone()).unwrap_or_default();
     percentiles.sort_by(f64::total_cmp);
     percentiles.dedup();
+    percentiles.retain(|percentile| !usual.contains(percentile));
     percentiles
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::report::{Pair, Point, Report, Side, Status};
 use crate::units::{format_ns, format_size};
 
-use super::{COLUMNS, cells, extra_percentiles, usec};
+use super::{COLUMNS, PERCENTILES, cells, extra_percentiles, usec};
 
 const WIDTHS: [usize; 10] = [9, 10, 10, 10, 9, 9, 9, 9, 9, 8];
 const EXTRA_WIDTH: usize = 9;
@@ -30,7 +30,7 @@ pub fn heading(report: &Report) -> String {
     for line in lines {
         let _ = writeln!(text, "# {line}");
     }
-    let extra = extra_percentiles(report).into_iter().map(|p| format!("p{p}"));
+    let extra = extra_percentiles(report, &PERCENTILES).into_iter().map(|p| format!("p{p}"));
     // The sign takes the place of the first column's first blank.
     let names = line(COLUMNS.iter().map(|name| (*name).to_owned()), extra);
     text.push('#');
@@ -40,7 +40,7 @@ pub fn heading(report: &Report) -> String {
 
 /// One point.
 pub fn row(report: &Report, point: &Point) -> String {
-    let extra = extra_percentiles(report).into_iter().map(|percentile| {
+    let extra = extra_percentiles(report, &PERCENTILES).into_iter().map(|percentile| {
         let ns = point.percentiles_ns.get(&percentile.to_string());
         ns.map_or_else(|| "-".to_owned(), |ns| usec(*ns))
     });
@@ -195,7 +195,7 @@ fn settings(report: &Report) -> String {
     let run = &report.run;
     let mut settings = Vec::new();
     if let Some(wait) = run.wait {
-        settings.push(format!("wait {}", wait_name(wait)));
+        settings.push(format!("wait {}", wait.name()));
     }
     match run.inject {
         Some(inject) if inject.used => {
@@ -216,14 +216,6 @@ fn settings(report: &Report) -> String {
         }
     }
     settings.join(", ")
-}
-
-fn wait_name(wait: crate::args::Wait) -> &'static str {
-    match wait {
-        crate::args::Wait::Auto => "auto",
-        crate::args::Wait::Spin => "spin",
-        crate::args::Wait::Yield => "yield",
-    }
 }
 
 /// Right-aligned cells with a line end.

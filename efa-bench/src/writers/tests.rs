@@ -104,6 +104,22 @@ fn csv_reads_back_record_by_record() {
 }
 
 #[test]
+fn a_percentile_that_has_a_column_gets_no_second_one() {
+    let mut report = fixture::complete();
+    report.run.plan.as_mut().unwrap().percentiles = vec![99.9, 50.0, 90.0, 99.0, 99.99];
+    let csv = to_csv(&report).unwrap();
+    let header = csv.lines().next().unwrap();
+    let columns = |text: &str| header.split(',').filter(|name| name.starts_with(text)).count();
+    assert_eq!(columns("half_rtt_p"), 5, "{header}");
+    assert!(header.ends_with("half_rtt_p99.99_ns"), "{header}");
+    let (table, markdown) = (to_table(&report), to_markdown(&report));
+    for names in [table.lines().find(|line| line.contains("MB/s")), markdown.lines().find(|l| l.contains("MB/s"))] {
+        let words: Vec<_> = names.unwrap().split([' ', '|', '#']).filter(|word| word.starts_with('p')).collect();
+        assert_eq!(words, ["p50", "p99", "p99.9", "p90", "p99.99"], "the table has no column of its own for p90");
+    }
+}
+
+#[test]
 fn rows_of_the_table_stand_under_their_names() {
     let text = to_table(&fixture::complete());
     let lines: Vec<&str> = text.lines().collect();
@@ -225,6 +241,7 @@ fn two_documents_in_one_place_are_refused() {
     let requests = [(Format::Json, file(&path)), (Format::Csv, file(&dotted))];
     let error = Outputs::open(&requests, Terminal::default()).map(|_| ()).unwrap_err();
     assert!(error.to_string().starts_with("--json and --csv both go to "), "{error}");
+    assert!(error.to_string().contains("`--csv=FILE`"), "{error}");
     let requests = [(Format::Json, Output::Stdout), (Format::Markdown, Output::Stdout)];
     let error = Outputs::open(&requests, Terminal::default()).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("standard output"), "{error}");
