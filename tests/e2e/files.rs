@@ -81,6 +81,23 @@ fn the_file_exists_while_nothing_is_measured_yet() {
 }
 
 #[test]
+fn a_named_pipe_gets_the_report_and_one_without_a_reader_is_refused() {
+    let Some(_) = crate::harness::tool("mkfifo") else { crate::skip!("`mkfifo` is not on PATH (package coreutils)") };
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("run.json");
+    crate::harness::program("mkfifo").arg(&pipe).ended().exits(0);
+    let to_pipe = || loopback().arg(format!("--json={}", pipe.display()));
+    let run = to_pipe().ended().exits(2).says(&["run.json", "nobody reads"]);
+    assert!(run.rows().is_empty(), "{}", run.told());
+    // Opened for both directions, which waits for nobody.
+    let reader = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    to_pipe().ended().exits(0);
+    let mut bytes = vec![0; 1 << 16];
+    let length = std::io::Read::read(&mut &reader, &mut bytes).unwrap();
+    crate::harness::checked(std::str::from_utf8(&bytes[..length]).unwrap());
+}
+
+#[test]
 fn two_formats_in_one_file_are_refused_however_it_is_spelt() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.txt");

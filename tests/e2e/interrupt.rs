@@ -1,6 +1,6 @@
 //! Signals at any moment: a partial report, exit 130, and nothing left behind.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use efa::bench::control::Listener;
 use rustix::process::Signal;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::harness::{
     ENDLESS, Ended, Fake, Process, Raw, SHM, Step, TCP, checked, children_of, client, eventually, listens, pingpong,
-    report_at, runs, server, shm_files_of,
+    report_at, runs, server, shared_library, shm_files_of,
 };
 
 /// From the signal to the end: a wait looks at the flag every 50 ms, closing is bounded, the rest is the load.
@@ -84,6 +84,39 @@ fn a_server_that_waits_for_clients() {
     interrupted(served);
     assert!(!listens(port));
     drop(stranger);
+}
+
+/// A library that never comes back from libfabric.
+const STUCK: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+int fi_getinfo() {
+    fprintf(stderr, "stuck\n");
+    for (;;) pause();
+}
+"#;
+
+#[test]
+fn a_process_that_is_stuck_inside_libfabric_ends_all_the_same_and_at_once_when_asked_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(library) = shared_library(folder.path(), "stuck.so", STUCK, &[]) else {
+        crate::skip!("no C compiler (`cc`) on PATH");
+    };
+    let stuck = || {
+        let run = client(1).env("LD_PRELOAD", &library).spawn();
+        run.line("stuck");
+        run
+    };
+    interrupted(stuck());
+    let run = stuck();
+    let start = Instant::now();
+    eventually("it ends", || {
+        run.signal(Signal::TERM);
+        !runs(run.id())
+    });
+    // Well before the 5 s after which one signal is enough.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    run.ended().exits(130);
 }
 
 fn measuring_client(provider: &str) {

@@ -10,6 +10,16 @@ use nix::sys::signal::{SigSet, Signal};
 
 use super::wait::{self, Wake};
 
+/// How long after the first signal the process may take to end by itself: every wait of its own is shorter.
+const GRACE: Duration = Duration::from_secs(5);
+/// Signals this close to the first are the same request: `timeout` signals the process and then its group, and a
+/// terminal that closes can tell it more than once.
+const SAME_REQUEST: Duration = Duration::from_millis(300);
+/// What the libraries' own exit handlers, which remove shared memory, may take while another thread is inside them.
+const EXIT_HANDLERS: Duration = Duration::from_secs(1);
+/// The exit status after a signal.
+const INTERRUPTED: i32 = 130;
+
 /// A shared request to stop, which every wait looks at within 50 ms.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
@@ -30,6 +40,9 @@ impl Stop {
     /// `exit(1)`, and the shm provider installs others. To be called before any other thread is started, for
     /// threads inherit what is blocked. A SIGHUP that is ignored, as under nohup, stays so.
     ///
+    /// A thread that is stuck in a library never looks at the flag. So a second signal ends the process at once, and
+    /// the first one does after 5 s, both with status 130.
+    ///
     /// # Errors
     /// Where the signals cannot be blocked or the thread cannot be started.
     pub fn on_signals() -> io::Result<Self> {
@@ -44,8 +57,19 @@ impl Stop {
         let flag = Arc::clone(&stop.signal);
         std::thread::Builder::new().name("signals".into()).spawn(move || {
             // It fails only for a set that holds no signal at all.
+            let mut first: Option<Instant> = None;
             while let Ok(signal) = set.wait() {
-                flag.store(usize::try_from(signal as i32).unwrap_or(1), Ordering::SeqCst);
+                match first {
+                    None => {
+                        flag.store(usize::try_from(signal as i32).unwrap_or(1), Ordering::SeqCst);
+                        first = Some(Instant::now());
+                        end_after(GRACE, exit);
+                    }
+                    Some(then) if then.elapsed() < SAME_REQUEST => {}
+                    Some(_) => {
+                        exit();
+                    }
+                }
             }
         })?;
         Ok(stop)
@@ -70,6 +94,23 @@ impl Stop {
     pub fn signal(&self) -> Option<usize> {
         Some(self.signal.load(Ordering::Relaxed)).filter(|s| *s != 0)
     }
+}
+
+/// Ends the process if it still runs after `limit`; without a thread to do so, a second signal has to.
+fn end_after(limit: Duration, end: impl FnOnce() + Send + 'static) {
+    let _ = std::thread::Builder::new().name("end".into()).spawn(move || {
+        std::thread::sleep(limit);
+        end();
+    });
+}
+
+/// Ends the process with its exit handlers, or without them where one hangs.
+fn exit() {
+    use rustix::process::{Signal, getpid, kill_process};
+    end_after(EXIT_HANDLERS, || {
+        let _ = kill_process(getpid(), Signal::KILL);
+    });
+    std::process::exit(INTERRUPTED);
 }
 
 /// Whether SIGHUP is ignored, by the mask of ignored signals in a file as /proc/self/status (proc(5)).

@@ -2,9 +2,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 
 use super::OutputError;
+
+/// How long the reader of a pipe may read nothing: a person who pages through a report takes a while.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file that is known to be writable.
 #[derive(Debug)]
@@ -27,8 +35,9 @@ enum How {
         /// With every link resolved.
         target: PathBuf,
     },
-    /// A pipe or a device: what is written cannot be taken back, so it is written once, at the end.
-    Once,
+    /// A pipe or a device, opened without waiting for its reader: what is written cannot be taken back, so it is
+    /// written once, at the end.
+    Once(File),
 }
 
 impl FileSink {
@@ -45,7 +54,7 @@ impl FileSink {
 
     /// Whether it can be written more than once.
     pub(super) fn can_be_replaced(&self) -> bool {
-        !matches!(self.how, How::Once)
+        !matches!(self.how, How::Once(_))
     }
 
     /// Whether both are one file.
@@ -61,7 +70,7 @@ impl FileSink {
         let written = match &self.how {
             How::Replace { target } => replace(target, text),
             How::Overwrite { target } => fs::write(target, text),
-            How::Once => append(&self.path, text),
+            How::Once(file) => pour(file, text.as_bytes(), PATIENCE),
         };
         written.map_err(|source| OutputError::Write { path: self.path.clone(), source })
     }
@@ -69,7 +78,7 @@ impl FileSink {
     fn target(&self) -> Option<&Path> {
         match &self.how {
             How::Replace { target } | How::Overwrite { target } => Some(target),
-            How::Once => None,
+            How::Once(_) => None,
         }
     }
 }
@@ -83,8 +92,8 @@ fn prepare(path: &Path) -> io::Result<How> {
         Err(error) => return Err(error),
     };
     if is_special {
-        // Not opened yet: opening a pipe waits for its reader.
-        return Ok(How::Once);
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        return OpenOptions::new().append(true).custom_flags(flags).open(path).map(How::Once);
     }
     OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     let target = fs::canonicalize(path)?;
@@ -101,6 +110,10 @@ fn prepare(path: &Path) -> io::Result<How> {
 fn explain(path: &Path, error: &io::Error) -> String {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     match (error.kind(), parent) {
+        // Such a pipe has no reader yet.
+        _ if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) && is_pipe(path) => {
+            "nobody reads from this pipe; start its reader first".to_owned()
+        }
         (io::ErrorKind::IsADirectory, _) => "it is a directory; name a file in it".to_owned(),
         (io::ErrorKind::NotFound, Some(parent)) => {
             format!("there is no directory {}; create it first", parent.display())
@@ -128,13 +141,33 @@ fn replace(target: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-fn append(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().append(true).open(path)?;
-    match file.write_all(text.as_bytes()) {
-        // The reader of a pipe may leave when it has enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
+
+/// Writes all of it to a file that does not block, as long as its reader takes some of it now and then.
+fn pour(mut file: &File, mut rest: &[u8], patience: Duration) -> io::Result<()> {
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => rest = &rest[written..],
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                // The reader of a pipe may leave when it has enough.
+                io::ErrorKind::BrokenPipe => return Ok(()),
+                io::ErrorKind::WouldBlock => {
+                    let limit = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
+                    let ready = poll(&mut [PollFd::new(&file, PollFlags::OUT)], Some(&limit));
+                    if ready == Ok(0) {
+                        let text = format!("nobody has read from it for {patience:?}");
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                    }
+                }
+                _ => return Err(error),
+            },
+        }
     }
+    Ok(())
 }
 
 /// A new file, in place of one that an earlier process with this number left behind.
@@ -155,4 +188,39 @@ fn temporary(target: &Path) -> PathBuf {
     name.push(target.file_name().unwrap_or_default());
     name.push(format!(".{}.tmp", std::process::id()));
     target.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn pipe() -> (io::PipeReader, File) {
+        let (reader, writer) = io::pipe().unwrap();
+        rustix::fs::fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        (reader, File::from(std::os::fd::OwnedFd::from(writer)))
+    }
+
+    #[test]
+    fn a_pipe_whose_reader_is_slow_gets_all_and_one_that_nobody_reads_is_an_error() {
+        let text = vec![b'x'; 1 << 20];
+        let (mut reader, file) = pipe();
+        let read = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            reader.read_to_end(&mut all).map(|_| all)
+        });
+        pour(&file, &text, PATIENCE).unwrap();
+        drop(file);
+        assert!(read.join().unwrap().unwrap() == text);
+
+        let (reader, file) = pipe();
+        let error = pour(&file, &text, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string()),
+            (io::ErrorKind::TimedOut, "nobody has read from it for 20ms".into())
+        );
+        drop(reader);
+        pour(&file, &text, PATIENCE).unwrap();
+    }
 }
