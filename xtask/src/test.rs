@@ -66,9 +66,11 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> ExitCode {
     match valgrind(workspace) {
         Ok(valgrind) => {
             let tests = MEMORY_TESTS.iter().flat_map(|name| ["--test", name]);
+            // Of the workspace where that can be: a package by itself is built again, with fewer features.
+            let tests = std::iter::once("--workspace").chain(tests);
             steps.tests("valgrind, efa-core", &memory_check(&valgrind, tests, ""));
             let [test, filter] = NEIGHBOURS;
-            steps.tests("valgrind, neighbours", &memory_check(&valgrind, ["--test", test], filter));
+            steps.tests("valgrind, neighbours", &memory_check(&valgrind, ["--workspace", "--test", test], filter));
             steps
                 .tests("valgrind, units of efa-core", &memory_check(&valgrind, ["--package", "efa-core", "--lib"], ""));
         }
@@ -106,8 +108,7 @@ fn headers_of_2_1(workspace: &Workspace, has_new: bool) -> Result<Option<Command
 /// Tests of efa-core under valgrind, as prepared by [`valgrind`]: these programs, and in them what `filter` matches.
 fn memory_check<'a>(valgrind: &Command, programs: impl IntoIterator<Item = &'a str>, filter: &str) -> Command {
     let filter = Some(filter).filter(|filter| !filter.is_empty());
-    // Selecting fewer members than the steps before would build their dependencies again, with fewer features.
-    valgrind.clone().arg("--workspace").args(programs).args(["--", "--test-threads=1"]).args(filter)
+    valgrind.clone().args(programs).args(["--", "--test-threads=1"]).args(filter)
 }
 
 /// `cargo test` whose every program runs under valgrind.
