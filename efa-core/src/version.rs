@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn threads_read_the_release_at_once() {
-        let calls = if std::env::var_os("EFA_TEST_VALGRIND").is_some() { 500 } else { 20_000 };
+        let calls = if std::env::var_os("EFA_TEST_VALGRIND").is_some() { 500 } else { 200_000 };
         let (_, run) = versions().expect("versions");
         let known = release(run);
         let wrong: usize = std::thread::scope(|scope| {
