@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 2_000)]
     few: u64,
     /// Operations of the longer run
-    #[arg(long, default_value_t = 22_000)]
+    #[arg(long, default_value_t = 202_000)]
     many: u64,
     /// Runs of each; the smallest count is taken, because only waiting adds to it
     #[arg(long, default_value_t = 3)]
