@@ -206,23 +206,35 @@ pub fn run_server<B: Benchmark, C: Clock>(
     rig.control().phase("running the benchmark");
     let points = benchmark.points(plan);
     let mut recorder = Recorder::new(0);
-    let mut current = None;
+    let (mut current, mut phase) = (None, None);
     // The client looks at the processors from about now on.
     let start_ns = processor_time_ns();
     loop {
         let patience = Instant::now() + rig.timeout() + SERVER_PATIENCE;
         let control = rig.control();
-        let (point, iterations) = match control.recv(patience)? {
-            Message::Batch { point, iterations, .. } => (point, iterations),
+        let (point, size, iterations, warmup) = match control.recv(patience)? {
+            Message::Batch { point, size, iterations, warmup } => (point, size, iterations, warmup),
             Message::Bye => break,
             other => return Err(control.unexpected("Batch or Bye", &other).into()),
         };
         let Some(&point) = points.get(point as usize) else {
             return Err(RunError::Counts(format!("the client began point {point}, and the plan has {}", points.len())));
         };
-        if current.replace(point) != Some(point) {
+        if size != point.size {
+            let text = format!("the client sends {size} bytes, and the plan has {} for that point", point.size);
+            return Err(RunError::Counts(text));
+        }
+        let next = if current.replace(point) != Some(point) {
             events.point_started(&point);
             rig.start_point(point.size as usize);
+            Phase::FirstMessage
+        } else if warmup {
+            Phase::WarmUp
+        } else {
+            Phase::Measure
+        };
+        if phase.replace(next) != Some(next) {
+            events.phase(next);
         }
         rig.control().send(&Message::Ready)?;
         rig.start_batch();
@@ -239,6 +251,7 @@ pub fn run_server<B: Benchmark, C: Clock>(
         };
         rig.control().send(&Message::Done(counts))?;
     }
+    events.phase(Phase::Finish);
     match rig.mismatch() {
         Some(mismatch) => Err(RunError::Mismatch { at: "server", mismatch }),
         None => Ok(()),

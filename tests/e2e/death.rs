@@ -69,16 +69,7 @@ fn kill_the_server(provider: &str) {
     let report = report_at(&file);
     assert_eq!(report["outcome"]["status"], "partial", "{report}");
     assert_eq!(report["points"][0]["size_bytes"], 8);
-    let dead = served.id();
-    drop(served);
-    remove_shm_of_dead(dead);
-}
-
-/// Removes what a killed process could not: its own files, by exact name.
-fn remove_shm_of_dead(pid: u32) {
-    for name in shm_files_of(pid) {
-        let _ = std::fs::remove_file(format!("/dev/shm/{name}"));
-    }
+    assert_eq!(shm_files_of(served.id()), Vec::<String>::new(), "the client removes what its server could not");
 }
 
 #[test]
@@ -97,10 +88,10 @@ fn kill_the_client(provider: &str) {
     run.line("phase: measure");
     let (ours, theirs) = (served.id(), run.id());
     run.signal(Signal::KILL);
-    served.ended_within(SOON).exits(3).says(&["is gone"]);
+    served.ended_within(SOON).exits(3).says(&["phase measure", "is gone"]);
     assert_eq!(shm_files_of(ours), Vec::<String>::new(), "the server lives to remove its own");
+    assert_eq!(shm_files_of(theirs), Vec::<String>::new(), "the server removes what its client could not");
     drop(run);
-    remove_shm_of_dead(theirs);
 }
 
 #[test]

@@ -178,6 +178,13 @@ fn nothing_but_the_result_is_on_standard_output() {
 }
 
 #[test]
+fn offers_that_were_not_taken_are_said_when_verbose() {
+    let quiet = loopback().ended().exits(0);
+    assert!(quiet.stderr.is_empty(), "{}", quiet.told());
+    pingpong().arg("--loopback").args(QUICK).arg("-v").ended().exits(0).says(&["not shm (shm, shm): "]);
+}
+
+#[test]
 fn a_row_is_printed_as_soon_as_its_size_is_done() {
     let flags = ["-S", "8,64", "--duration", "1s", "--wait", "yield", "--warmup", "0", "-p", TCP];
     let run = pingpong().arg("--loopback").args(flags).arg("-v").spawn();

@@ -105,7 +105,7 @@ fn nonsense_after_the_greeting_ends_the_session_and_names_it() {
     broken.send_plan(|plan| plan.sizes.clear());
     assert!(served.nth_line("this client failed", 2).contains("sizes are empty"));
     let mut vast = Fake::client(port, Step::Hello, &[]);
-    vast.send_plan(|plan| plan.sizes = vec![u64::MAX]);
+    vast.send_plan(|plan| plan.sizes = vec![1 << 62]);
     assert!(served.nth_line("this client failed", 3).contains("available"));
     drop((broken, vast));
 

@@ -79,13 +79,7 @@ pub(super) fn run_at(
         Err(failure) if report.points.is_empty() => Outcome::failed(&failure.text),
         Err(failure) => Outcome::partial(&failure.text),
     };
-    let written = outputs.finish(&report);
-    match (ended, written) {
-        // Nobody reads the table any more, and no file was asked for.
-        (_, Ok(Flow::Closed)) => Ok(()),
-        (Ok(()), Err(error)) => Err(error.into()),
-        (ended, _) => ended,
-    }
+    Failure::ending(ended, outputs.finish(&report))
 }
 
 struct Client<'a> {
@@ -104,9 +98,10 @@ impl Client<'_> {
         self.report.run.sides.local = Some(local.side(report::Role::Client));
         self.report.environment.local = Some(local.environment.clone());
         // What is not there is not waited for.
-        select::check_names(&session::request(&local, &plan, None, None))?;
-        local.check_memory(&plan, false)?;
-        let clock = clock::open(choice)?;
+        let resolve = |error: &dyn std::fmt::Display| Failure::setup(Phase::Resolve, error);
+        select::check_names(&session::request(&local, &plan, None, None)).map_err(|error| resolve(&error))?;
+        local.check_memory(&plan, false, Phase::Resolve)?;
+        let clock = clock::open(choice).map_err(|error| resolve(&error))?;
 
         self.observer.phase(Phase::Control);
         let deadline = Instant::now() + self.args.connect_timeout();
@@ -138,13 +133,14 @@ impl Client<'_> {
         let same_host = local.hello.same_host(control.hello());
         self.introduce(local, control, same_host);
         let accept = agree(plan, local, control)?;
-        local.check_memory(plan, same_host)?;
+        local.check_memory(plan, same_host, Phase::Handshake)?;
         // The server chose; this side takes the same or gives up.
         plan.provider = Some(accept.provider.clone());
         if accept.provider == "efa" {
             plan.fabric = Some(accept.fabric.clone());
         }
-        let choice = select::choose(&session::request(local, plan, Some(control), Some(same_host)))?;
+        let choice = select::choose(&session::request(local, plan, Some(control), Some(same_host)))
+            .map_err(|error| Failure::setup(Phase::Handshake, error))?;
         self.describe(plan, &choice, &accept, control);
         let environment = accept.environment.as_ref();
         let observer = &mut *self.observer;
@@ -172,11 +168,14 @@ impl Client<'_> {
             return Err(Failure::new(Exit::Fine, ""));
         }
         let where_it_ran = session::context(&choice, &meeting, (control.local_addr(), control.peer_addr()));
+        let leftover = session::leftover(&meeting, same_host, control.hello());
         let watch = Watch::new(control, &local.stop, plan.timeout, mode);
-        match clock {
+        let ended = match clock {
             OpenClock::Tsc(clock) => self.measure(plan, local, environment, clock, meeting, watch, &where_it_ran),
             OpenClock::Monotonic(clock) => self.measure(plan, local, environment, clock, meeting, watch, &where_it_ran),
-        }
+        };
+        session::clear_away(&ended, leftover);
+        ended
     }
 
     #[expect(clippy::too_many_arguments, reason = "everything that the set-up found, used here once")]
@@ -253,9 +252,8 @@ impl Client<'_> {
         let peer = session::peer_side(control.hello(), Some(&accept.environment), report::Role::Server);
         run.sides.peer = Some(peer);
         self.report.environment.peer = Some((*accept.environment).clone());
-        for refused in &choice.refused {
-            let offer = &refused.offer;
-            log::debug!("not {} ({}, {}): {}", offer.provider, offer.fabric, offer.domain, refused.reason);
+        if self.args.verbose > 0 {
+            session::note_refused(choice, self.observer);
         }
     }
 

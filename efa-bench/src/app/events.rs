@@ -68,10 +68,12 @@ pub(super) struct ServerEvents<'a> {
     pub(super) local: &'a Local,
     /// The client that is being served.
     pub(super) client: String,
+    pub(super) phase: Phase,
 }
 
 impl Events for ServerEvents<'_> {
     fn phase(&mut self, phase: Phase) {
+        self.phase = phase;
         self.observer.phase(phase);
     }
 

@@ -1,14 +1,11 @@
 //! Endings other than success.
 
-use crate::clock::ClockError;
 use std::time::Duration;
 
 use crate::control::{ControlError, Refusal, Stop};
 use crate::observer::Phase;
-use crate::plan::PlanError;
 use crate::rig::RunError;
-use crate::select::SelectError;
-use crate::writers::OutputError;
+use crate::writers::{Flow, OutputError};
 
 /// How much later than its peer this side may take note of a signal that both got.
 const SIGNAL_LAG: Duration = Duration::from_millis(100);
@@ -98,6 +95,15 @@ impl Failure {
         }
     }
 
+    /// How a client ends: as its run did, or by what could not be written after a run that went well.
+    pub(super) fn ending(ended: Result<(), Failure>, written: Result<Flow, OutputError>) -> Result<(), Failure> {
+        match (ended, written) {
+            // A reader that left is no failure, and takes nothing from one.
+            (Ok(()), written) => written.map(|_| ()).map_err(Failure::from),
+            (ended, _) => ended,
+        }
+    }
+
     /// What the server said instead of accepting the plan.
     pub(super) fn refused(refusal: &Refusal) -> Failure {
         let lines = refusal.lines();
@@ -120,20 +126,21 @@ impl From<OutputError> for Failure {
     }
 }
 
-impl From<SelectError> for Failure {
-    fn from(error: SelectError) -> Failure {
-        Failure::setup(Phase::Resolve, error)
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl From<PlanError> for Failure {
-    fn from(error: PlanError) -> Failure {
-        Failure::setup(Phase::Handshake, error)
-    }
-}
-
-impl From<ClockError> for Failure {
-    fn from(error: ClockError) -> Failure {
-        Failure::setup(Phase::Resolve, error)
+    #[test]
+    fn a_reader_that_left_hides_no_failure() {
+        let full = || Err(OutputError::Stdout(std::io::ErrorKind::StorageFull.into()));
+        let exit = |ended: Result<(), Exit>, written| {
+            Failure::ending(ended.map_err(|exit| Failure::new(exit, "x")), written).map_err(|failure| failure.exit)
+        };
+        for failed in [Exit::Finding, Exit::Midway, Exit::Interrupted, Exit::Fine] {
+            assert_eq!(exit(Err(failed), Ok(Flow::Closed)), Err(failed));
+            assert_eq!(exit(Err(failed), full()), Err(failed));
+        }
+        assert_eq!(exit(Ok(()), Ok(Flow::Closed)), Ok(()));
+        assert_eq!(exit(Ok(()), full()), Err(Exit::Midway));
     }
 }

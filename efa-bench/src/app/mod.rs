@@ -6,6 +6,8 @@
 mod client;
 mod events;
 mod failure;
+mod leftover;
+mod logger;
 mod loopback;
 mod server;
 mod session;
@@ -43,7 +45,8 @@ pub fn pingpong(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn pingpong_with(args: &PingPongArgs) -> Result<(), Failure> {
-    // First of all, while this is the only thread.
+    logger::install(args.verbose);
+    // While this is the only thread.
     let stop = Stop::on_signals()
         .map_err(|error| Failure::setup(Phase::Resolve, format!("signals cannot be waited for: {error}")))?;
     match args.role() {

@@ -62,7 +62,7 @@ fn serve_all(args: &PingPongArgs, stop: &Stop, listening: &mut bool) -> Result<(
         domain: args.domain.clone(),
         ..local.request()
     };
-    select::check_names(&names)?;
+    select::check_names(&names).map_err(|error| Failure::setup(Phase::Resolve, error))?;
     observer.phase(Phase::Control);
     let failed = |error: ControlError| Failure::control(Phase::Control, &error);
     let mut listener = Listener::bind(args.source_address, args.listen_port(), args.ipv6).map_err(failed)?;
@@ -136,7 +136,7 @@ impl Server<'_> {
     fn serve(&mut self, control: &mut Control) -> Result<(), Failure> {
         self.observer.phase(Phase::Handshake);
         let (mut plan, theirs) = hear(control)?;
-        plan.check()?;
+        plan.check().map_err(|error| Failure::setup(Phase::Handshake, error))?;
         let same_host = self.local.hello.same_host(control.hello());
         let choice = match self.choose(&mut plan, control, same_host) {
             Ok(choice) => choice,
@@ -153,6 +153,9 @@ impl Server<'_> {
             nic: info.nic().and_then(|nic| nic.name),
             environment: Box::new(self.local.environment.clone()),
         };
+        if self.args.verbose > 0 {
+            session::note_refused(&choice, self.observer);
+        }
         self.say_plan(&plan, &accept);
         let failed = |error| Failure::control(Phase::Handshake, &error);
         control.send(&Message::Accept(Box::new(accept))).map_err(failed)?;
@@ -162,14 +165,22 @@ impl Server<'_> {
         let mode = session::wait_mode(plan.wait, same_host, &self.local.environment, &theirs);
         let context = session::context(&choice, &meeting, (control.local_addr(), control.peer_addr()));
         let client = format!("{} ({})", control.peer_addr(), control.hello().host);
+        let leftover = session::leftover(&meeting, same_host, control.hello());
         let watch = Watch::new(control, &self.local.stop, plan.timeout, mode);
         let clock = MonotonicClock::new("the server times nothing");
         let mut rig = Rig::new(meeting.link, &clock, Role::Server, watch, plan.verify.then_some(plan.seed));
-        let mut events =
-            ServerEvents { observer: &mut *self.observer, listener: &mut *self.listener, local: self.local, client };
+        let mut events = ServerEvents {
+            observer: &mut *self.observer,
+            listener: &mut *self.listener,
+            local: self.local,
+            client,
+            phase: Phase::FirstMessage,
+        };
         let ended =
             runner::run_server(&PingPong, &mut rig, &plan, &mut events).and_then(|()| rig.into_link().close(CLOSING));
-        ended.map_err(|error| Failure::run(Phase::Measure, &error, &context))
+        let ended = ended.map_err(|error| Failure::run(events.phase, &error, &context));
+        session::clear_away(&ended, leftover);
+        ended
     }
 
     /// Takes the plan: checks it against what this server was given, and chooses a provider.
@@ -190,9 +201,9 @@ impl Server<'_> {
         // The client's domain is one of its host; this host has its own.
         plan.domain = self.args.domain.clone();
         let refuse = |failure: Failure| (Refusal::Reason(failure.text.clone()), failure);
-        self.local.check_memory(plan, same_host).map_err(refuse)?;
+        self.local.check_memory(plan, same_host, Phase::Handshake).map_err(refuse)?;
         let request = session::request(self.local, plan, Some(control), Some(same_host));
-        select::choose(&request).map_err(|error| refuse(error.into()))
+        select::choose(&request).map_err(|error| refuse(Failure::setup(Phase::Handshake, error)))
     }
 
     /// Prints what this server is about to run.

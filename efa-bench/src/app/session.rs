@@ -8,11 +8,12 @@ use efa_core::version::{self, Library};
 use efa_core::{Address, Domain, EndpointConfig, Fabric, Info};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::leftover::Leftover;
 use super::{Exit, Failure};
 use crate::args::{Inject, Wait};
 use crate::control::{Control, Hello, Message, Stop};
 use crate::environment::Environment;
-use crate::observer::Phase;
+use crate::observer::{Observer, Phase};
 use crate::plan::Plan;
 use crate::report;
 use crate::rig::{BUFFERS_PER_SIDE, Link, LinkConfig, WaitMode};
@@ -77,9 +78,10 @@ impl Local {
     }
 
     /// Refuses a plan whose buffers do not fit into this host's memory.
-    pub(super) fn check_memory(&self, plan: &Plan, same_host: bool) -> Result<(), Failure> {
+    pub(super) fn check_memory(&self, plan: &Plan, same_host: bool, phase: Phase) -> Result<(), Failure> {
         let available = self.environment.memory_available_bytes.unwrap_or(u64::MAX);
-        Ok(plan.check_memory(BUFFERS_PER_SIDE, if same_host { 2 } else { 1 }, available)?)
+        let sides = if same_host { 2 } else { 1 };
+        plan.check_memory(BUFFERS_PER_SIDE, sides, available).map_err(|error| Failure::setup(phase, error))
     }
 }
 
@@ -208,6 +210,28 @@ pub(super) fn meet(
     control.barrier(RECEIVES_POSTED, patience).map_err(failed)?;
     control.phase("measuring");
     Ok(Meeting { link, ours, theirs, inject })
+}
+
+/// The file that the peer would leave behind if it were killed.
+pub(super) fn leftover(meeting: &Meeting, same_host: bool, peer: &Hello) -> Option<Leftover> {
+    Leftover::of(&meeting.theirs.to_string(), peer.pid).filter(|_| same_host)
+}
+
+/// Removes that file after a run that ended with, or because of, the peer's death.
+pub(super) fn clear_away(ended: &Result<(), Failure>, leftover: Option<Leftover>) {
+    if let (Err(failure), Some(leftover)) = (ended, leftover)
+        && (failure.by_peer || failure.exit == Exit::Interrupted)
+    {
+        leftover.remove();
+    }
+}
+
+/// Says which offers were not chosen, and why.
+pub(super) fn note_refused(choice: &Choice, observer: &mut dyn Observer) {
+    for refused in &choice.refused {
+        let offer = &refused.offer;
+        observer.note(&format!("not {} ({}, {}): {}", offer.provider, offer.fabric, offer.domain, refused.reason));
+    }
 }
 
 /// The barrier after which both sides have receives posted.

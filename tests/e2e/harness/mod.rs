@@ -84,7 +84,7 @@ pub(crate) fn listens(port: u16) -> bool {
     })
 }
 
-/// Files in /dev/shm that belong to this process: the shm provider names them by its id.
+/// Files in /dev/shm that belong to this process: the shm provider names them `PID:UID:NUMBER`.
 ///
 /// Other processes of the machine have files there as well, which come and go while a test runs.
 pub(crate) fn shm_files_of(pid: u32) -> Vec<String> {
@@ -92,7 +92,7 @@ pub(crate) fn shm_files_of(pid: u32) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/dev/shm") else { return Vec::new() };
     entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.split(|c: char| !c.is_ascii_digit()).any(|part| part == pid))
+        .filter(|name| name.split(':').next() == Some(&pid))
         .collect()
 }
 
