@@ -36,19 +36,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All phases in their order.
-    pub const ALL: [Self; 9] = [
-        Self::Resolve,
-        Self::Control,
-        Self::Handshake,
-        Self::FabricOpen,
-        Self::Addresses,
-        Self::FirstMessage,
-        Self::WarmUp,
-        Self::Measure,
-        Self::Finish,
-    ];
-
     /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,9 +72,6 @@ pub trait Observer {
     /// A size ended. To be called before its row is written, so that the bar is out of the way.
     fn point_finished(&mut self, _result: &PointResult) {}
 
-    /// Something makes the figures less trustworthy than they look.
-    fn warning(&mut self, _id: &str, _text: &str) {}
-
     /// Something to know now: the address that a server listens on, a stranger that was dropped.
     fn note(&mut self, _text: &str) {}
 
@@ -106,13 +90,7 @@ pub fn on_stderr(verbose: bool) -> Box<dyn Observer> {
     }
 }
 
-/// Shows nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
-
-impl Observer for Silent {}
-
-/// Writes lines: notes and warnings always, phases and sizes when verbose.
+/// Writes lines: notes always, phases and sizes when verbose.
 #[derive(Debug)]
 pub struct Plain<W> {
     out: W,
@@ -150,16 +128,12 @@ impl<W: Write> Observer for Plain<W> {
         }
     }
 
-    fn warning(&mut self, id: &str, text: &str) {
-        self.line(format_args!("warning ({id}): {text}"));
-    }
-
     fn note(&mut self, text: &str) {
         self.line(format_args!("{text}"));
     }
 }
 
-/// Draws a bar that is gone when the size ends; notes and warnings are lines above it.
+/// Draws a bar that is gone when the size ends; notes are lines above it.
 #[derive(Debug)]
 pub struct Terminal {
     bar: ProgressBar,
@@ -199,10 +173,6 @@ impl Observer for Terminal {
 
     fn point_finished(&mut self, _result: &PointResult) {
         self.bar.finish_and_clear();
-    }
-
-    fn warning(&mut self, id: &str, text: &str) {
-        self.line(&format!("warning ({id}): {text}"));
     }
 
     fn note(&mut self, text: &str) {
@@ -249,17 +219,15 @@ mod tests {
         observer.progress(50, 100);
         observer.progress(200, 100);
         observer.point_finished(&result);
-        observer.warning("no-governor", "the governor is not known");
         observer.finished();
     }
 
     #[test]
-    fn notes_and_warnings_are_always_written() {
+    fn notes_are_always_written() {
         let mut out = Vec::new();
         run(&mut Plain::new(&mut out, false));
         expect_test::expect![[r#"
             listening on [::]:47592
-            warning (no-governor): the governor is not known
         "#]]
         .assert_eq(&String::from_utf8(out).unwrap());
     }
@@ -274,14 +242,12 @@ mod tests {
             phase: measure
             size: 64 KiB
             size: 64 KiB done: 100 round trips, median half round trip 5.00 us, ended by confidence
-            warning (no-governor): the governor is not known
         "#]]
         .assert_eq(&String::from_utf8(out).unwrap());
     }
 
     #[test]
-    fn the_bar_and_silence_take_every_call() {
-        run(&mut Silent);
+    fn the_bar_takes_every_call() {
         let mut terminal = Terminal::new(ProgressDrawTarget::hidden());
         run(&mut terminal);
         assert!(terminal.bar.is_finished());
@@ -299,13 +265,5 @@ mod tests {
             }
         }
         run(&mut Plain::new(Closed, true));
-    }
-
-    #[test]
-    fn phases_have_distinct_names_in_their_order() {
-        assert!(Phase::ALL.is_sorted());
-        let names: std::collections::HashSet<_> = Phase::ALL.iter().map(|p| p.name()).collect();
-        assert_eq!(names.len(), Phase::ALL.len());
-        assert_eq!(format!("{:>8}", Phase::Measure), " measure");
     }
 }

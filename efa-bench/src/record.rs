@@ -100,7 +100,6 @@ pub struct Recorder {
     used: usize,
     armed: bool,
     dropped: u64,
-    first: Option<(Ticks, Ticks)>,
     samples: RunSamples,
 }
 
@@ -111,14 +110,7 @@ impl Recorder {
     pub fn new(capacity: usize) -> Self {
         // Zeros would come from pages that do not exist until they are first written.
         let untouched = (Ticks(u64::MAX), Ticks(u64::MAX));
-        Self {
-            pairs: vec![untouched; capacity],
-            used: 0,
-            armed: false,
-            dropped: 0,
-            first: None,
-            samples: RunSamples::new(),
-        }
+        Self { pairs: vec![untouched; capacity], used: 0, armed: false, dropped: 0, samples: RunSamples::new() }
     }
 
     /// Starts to keep what is pushed.
@@ -146,11 +138,6 @@ impl Recorder {
         }
     }
 
-    /// Keeps the first message's round trip, armed or not; only the first call counts.
-    pub fn first_message(&mut self, from: Ticks, to: Ticks) {
-        self.first.get_or_insert((from, to));
-    }
-
     /// Turns what was pushed into nanoseconds, less what one clock reading costs, and makes room again.
     ///
     /// Each sample spans exactly one reading beyond the operation: the reading at its end.
@@ -164,15 +151,6 @@ impl Recorder {
         }
         self.used = 0;
         self.samples.dropped += std::mem::take(&mut self.dropped);
-        if let Some((from, to)) = self.first.take() {
-            match clock.nanos(from, to) {
-                Some(ns) => {
-                    let net = ns.saturating_sub(overhead_ns).max(1);
-                    self.samples.first_message_ns.get_or_insert(net);
-                }
-                None => self.samples.invalid += 1,
-            }
-        }
     }
 
     /// Takes the folded samples and leaves the recorder empty and disarmed, for the next point.
@@ -180,28 +158,12 @@ impl Recorder {
         self.used = 0;
         self.armed = false;
         self.dropped = 0;
-        self.first = None;
         std::mem::take(&mut self.samples)
     }
 
     /// The samples folded so far.
     pub fn samples(&self) -> &RunSamples {
         &self.samples
-    }
-
-    /// How many samples fit between two folds.
-    pub fn capacity(&self) -> usize {
-        self.pairs.len()
-    }
-
-    /// Whether what is pushed is kept.
-    pub fn is_armed(&self) -> bool {
-        self.armed
-    }
-
-    /// How many more samples fit before the next fold.
-    pub fn room(&self) -> usize {
-        self.pairs.len() - self.used
     }
 }
 
@@ -229,7 +191,7 @@ mod tests {
         assert_eq!((samples.min_ns, samples.max_ns), (Some(10), Some(20)));
         assert_eq!(samples.mean_ns(), Some(15.0));
         assert_eq!(recorder.samples().count, 0);
-        assert!(!recorder.is_armed());
+        assert!(!recorder.armed);
     }
 
     #[test]
@@ -240,9 +202,8 @@ mod tests {
         for _ in 0..5 {
             push(&mut recorder, 0, 10);
         }
-        assert_eq!((recorder.room(), recorder.capacity()), (0, 2));
         recorder.fold(&clock);
-        assert_eq!(recorder.room(), 2);
+        assert_eq!((recorder.used, recorder.pairs.len()), (0, 2));
         assert_eq!((recorder.samples().count, recorder.samples().dropped), (2, 3));
         assert_eq!(recorder.pairs.as_ptr(), memory);
     }
@@ -265,15 +226,12 @@ mod tests {
         let clock = ScriptedClock::steady(1).with_overhead_ns(20);
         let mut recorder = Recorder::new(4);
         recorder.arm();
-        recorder.first_message(Ticks(0), Ticks(1_020));
-        recorder.first_message(Ticks(0), Ticks(7));
         push(&mut recorder, 0, 120);
         push(&mut recorder, 0, 15);
         recorder.fold(&clock);
         let samples = recorder.take();
         assert_eq!((samples.min_ns, samples.max_ns), (Some(1), Some(100)));
         assert_eq!((samples.clamped, samples.total_ns), (1, 101));
-        assert_eq!(samples.first_message_ns, Some(1_000));
     }
 
     #[test]

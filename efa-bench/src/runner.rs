@@ -59,7 +59,8 @@ pub fn run_client<B: Benchmark, C: Clock>(
     let mut recorder = Recorder::new(BATCH_LIMIT as usize);
     for point in benchmark.points(plan) {
         events.point_started(&point);
-        let mut client = Client { benchmark, rig, point, recorder: &mut recorder, first_message_ns: None, timed: Duration::ZERO };
+        let mut client =
+            Client { benchmark, rig, point, recorder: &mut recorder, first_message_ns: None, timed: Duration::ZERO };
         let ended = client.measure(plan, events);
         let (samples, elapsed) = (client.take_samples(), client.timed);
         let some = samples.count + samples.invalid > 0 || samples.first_message_ns.is_some();
@@ -179,6 +180,7 @@ impl<B: Benchmark, C: Clock> Client<'_, '_, B, C> {
         if let Some(mismatch) = theirs.mismatch {
             return Err(RunError::Mismatch { at: "server", mismatch });
         }
+        check_messages(self.rig.link.messages_sent(), self.rig.link.messages_received(), &theirs)?;
         let ours = self.rig.verified().unwrap_or(0);
         if theirs.verified != ours {
             let text = format!("the client verified {ours} messages of this point, the server {}", theirs.verified);
@@ -243,8 +245,8 @@ pub fn run_server<B: Benchmark, C: Clock>(
         events.progress(0.0);
         check_counts(rig)?;
         let counts = Counts {
-            posts: rig.link.posts(),
-            completions: rig.link.completions(),
+            sent: rig.link.messages_sent(),
+            received: rig.link.messages_received(),
             verified: rig.verified().unwrap_or(0),
             mismatch: rig.mismatch(),
             cpu_ns: processor_time_ns().saturating_sub(start_ns),
@@ -263,6 +265,18 @@ fn processor_time_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let nanos = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
     u64::try_from(nanos).unwrap_or(0)
+}
+
+/// Nothing may be lost on the way: what one side sent has been received by the other.
+fn check_messages(sent: u64, received: u64, theirs: &Counts) -> Result<(), RunError> {
+    if (theirs.received, theirs.sent) == (sent, received) {
+        return Ok(());
+    }
+    Err(RunError::Counts(format!(
+        "the client sent {sent} messages and the server received {}; the server sent {} and the client received \
+         {received}",
+        theirs.received, theirs.sent
+    )))
 }
 
 /// Nothing may be lost: whatever was posted has completed or is in flight.
@@ -398,6 +412,15 @@ mod tests {
 
     fn spread(count: u64, width: u64) -> RunSamples {
         RunSamples::from_nanos((0..count).map(|i| 10_000 + (i * 7919) % width))
+    }
+
+    #[test]
+    fn a_message_that_one_side_lacks_is_named_with_the_counts() {
+        let theirs = |sent, received| Counts { sent, received, ..Counts::default() };
+        assert!(check_messages(7, 5, &theirs(5, 7)).is_ok());
+        let lost = check_messages(7, 5, &theirs(6, 7)).unwrap_err().to_string();
+        assert!(lost.contains("the server sent 6 and the client received 5"), "{lost}");
+        assert!(check_messages(7, 5, &theirs(5, 6)).is_err());
     }
 
     #[test]

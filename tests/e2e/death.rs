@@ -86,6 +86,7 @@ fn kill_the_client(provider: &str) {
     let served = server().arg("-v").spawn();
     let run = client(served.port()).args(ENDLESS).args(["-p", provider, "-v", "--timeout", "60s"]).spawn();
     run.line("phase: measure");
+    served.line("phase: measure");
     let (ours, theirs) = (served.id(), run.id());
     run.signal(Signal::KILL);
     served.ended_within(SOON).exits(3).says(&["phase measure", "is gone"]);

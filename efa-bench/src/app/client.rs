@@ -115,9 +115,8 @@ impl Client<'_> {
         match &ended {
             // The server learns why, unless it is gone or has said so itself.
             Err(failure) => control.abort(&failure.text),
-            Ok(()) => {
-                let _ = control.close(Instant::now() + CLOSING);
-            }
+            // The goodbye was said before the link was closed.
+            Ok(()) => control.finish(Instant::now() + CLOSING),
         }
         ended
     }

@@ -23,8 +23,8 @@ const LOOK_AT_STOP: Duration = Duration::from_millis(50);
 /// What the child may take to end after its client has.
 const ENDING: Duration = Duration::from_secs(6);
 
-/// Runs both sides.
-pub(super) fn run(args: &PingPongArgs, stop: &Stop) -> Result<(), Failure> {
+/// Runs both sides; `words` make this program a ping-pong.
+pub(super) fn run(args: &PingPongArgs, words: &[&str], stop: &Stop) -> Result<(), Failure> {
     if args.dry_run {
         return client::dry_run(args);
     }
@@ -32,7 +32,7 @@ pub(super) fn run(args: &PingPongArgs, stop: &Stop) -> Result<(), Failure> {
         args.source_address.map_or_else(|| if args.ipv6 { "::1" } else { "127.0.0.1" }.into(), |a| a.to_string());
     let mut server = None;
     let port = || {
-        let started = server.insert(Server::start(args, &host)?);
+        let started = server.insert(Server::start(args, words, &host)?);
         started.port(stop)
     };
     let ended = client::run_at(args, &host, port, args.last_core(), stop);
@@ -51,14 +51,11 @@ struct Server {
 
 impl Server {
     /// Starts the child before anything of libfabric is: a fork afterwards may abort on EFA.
-    fn start(args: &PingPongArgs, host: &str) -> Result<Server, Failure> {
+    fn start(args: &PingPongArgs, words: &[&str], host: &str) -> Result<Server, Failure> {
         let failed = |error| Failure::setup(Phase::Control, format!("the server process cannot be started: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new(&program);
-        if program.file_name().is_some_and(|name| name == "efa") {
-            child.arg("pingpong");
-        }
-        child.args(server_args(args, host)).stdin(Stdio::null()).stdout(Stdio::piped());
+        child.args(words).args(server_args(args, host)).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = child.spawn().map_err(failed)?;
         let stdout = child.stdout.take();
         Ok(Server { child, stdout })
@@ -125,12 +122,10 @@ impl Server {
 
     /// Ends the child: it has its own reasons to end, then SIGTERM, then SIGKILL.
     fn end(&mut self, limit: Duration) {
-        if self.wait(limit) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) || self.wait(limit) {
             return;
         }
-        if let Ok(Some(pid)) = i32::try_from(self.child.id()).map(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         if !self.wait(Duration::from_secs(2)) {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -140,13 +135,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-            if !self.wait(Duration::from_secs(2)) {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-            }
-        }
+        self.end(Duration::ZERO);
     }
 }
 

@@ -29,7 +29,7 @@ pub fn efa(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return usage(error),
     };
     let (name, result) = match cli.command {
-        CliCommand::Pingpong(args) => ("efa pingpong", pingpong_with(&args)),
+        CliCommand::Pingpong(args) => ("efa pingpong", pingpong_with(&args, &["pingpong"])),
         CliCommand::Completions { shell, binary } => ("efa completions", print(&completions(binary, shell))),
         CliCommand::Man { out } => ("efa man", man(&out)),
     };
@@ -39,12 +39,13 @@ pub fn efa(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// The program `efa-pingpong`.
 pub fn pingpong(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match PingPongCli::try_from_args(args) {
-        Ok(cli) => finish("efa-pingpong", cli.color, pingpong_with(&cli.pingpong)),
+        Ok(cli) => finish("efa-pingpong", cli.color, pingpong_with(&cli.pingpong, &[])),
         Err(error) => usage(error),
     }
 }
 
-fn pingpong_with(args: &PingPongArgs) -> Result<(), Failure> {
+/// `words` stand before the flags on this program's command line.
+fn pingpong_with(args: &PingPongArgs, words: &[&str]) -> Result<(), Failure> {
     logger::install(args.verbose);
     // While this is the only thread.
     let stop = Stop::on_signals()
@@ -52,7 +53,7 @@ fn pingpong_with(args: &PingPongArgs) -> Result<(), Failure> {
     match args.role() {
         Role::Server => server::run(args, &stop),
         Role::Client(host) => client::run(args, host, &stop),
-        Role::Loopback => loopback::run(args, &stop),
+        Role::Loopback => loopback::run(args, words, &stop),
     }
 }
 
@@ -83,11 +84,7 @@ fn man(dir: &std::path::Path) -> Result<(), Failure> {
 fn finish(name: &str, color: Color, result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::from(Exit::Fine.code()) };
     if !failure.text.is_empty() {
-        let colored = match color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::io::stderr().is_terminal(),
-        };
+        let colored = color.enabled(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
         let (on, off) = if colored { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
         // Standard error may be closed, and there is nowhere left to say so.
         let _ = writeln!(std::io::stderr(), "{on}{name}:{off} {}", failure.text);

@@ -201,11 +201,9 @@ impl PingPongArgs {
         }
     }
 
-    /// The port that a server listens on: `-B`, else `--port`, else the default; 0 lets the system
-    /// choose, which is the default for --loopback.
+    /// The port that a server listens on: `-B`, else `--port`, else the default; 0 lets the system choose.
     pub fn listen_port(&self) -> u16 {
-        let default = if self.loopback { 0 } else { DEFAULT_PORT };
-        self.source_port.or(self.port).unwrap_or(default)
+        self.source_port.or(self.port).unwrap_or(DEFAULT_PORT)
     }
 
     /// The server's port that a client connects to: `-P`, else `--port`, else the default.

@@ -68,7 +68,6 @@ fn one_port_flag_serves_both_sides() {
     assert_eq!(parse_line("--port 5 nodeb").unwrap().connect_port(), 5);
     assert_eq!(parse_line("").unwrap().listen_port(), DEFAULT_PORT);
     assert_eq!(parse_line("nodeb").unwrap().connect_port(), DEFAULT_PORT);
-    assert_eq!(parse_line("--loopback").unwrap().listen_port(), 0);
 }
 
 #[test]

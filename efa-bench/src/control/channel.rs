@@ -2,7 +2,6 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -95,11 +94,11 @@ impl Control {
     /// # Errors
     /// [`ControlError::PeerDied`] or [`ControlError::PeerAborted`].
     pub fn alive(&mut self) -> Result<(), ControlError> {
-        let arrived = self.link.fill()?;
+        let arrived = self.link.fill();
         if !arrived && self.link.end.is_none() {
             return Ok(());
         }
-        while self.link.fill()? {}
+        while self.link.fill() {}
         let last_word = self.link.decoder.find(|content| match Message::decode(content) {
             Ok(message @ (Message::Abort { .. } | Message::Bye)) => Some(message),
             _ => None,
@@ -129,8 +128,13 @@ impl Control {
     /// Those of [`Control::send`]; a peer that does not close in time is none.
     pub fn close(mut self, deadline: Instant) -> Result<(), ControlError> {
         self.send(&Message::Bye)?;
-        self.link.finish(deadline);
+        self.finish(deadline);
         Ok(())
+    }
+
+    /// Waits until the peer has closed too, after this side's goodbye.
+    pub fn finish(mut self, deadline: Instant) {
+        self.link.finish(deadline);
     }
 
     /// The error for a message that does not belong here.
@@ -159,18 +163,6 @@ impl Control {
     /// Address of the peer.
     pub fn peer_addr(&self) -> SocketAddr {
         self.link.peer
-    }
-
-    /// Whether the connection stays on this host by a loopback address, which a remote peer must never
-    /// be given.
-    pub fn is_loopback(&self) -> bool {
-        self.link.peer.ip().to_canonical().is_loopback()
-    }
-}
-
-impl AsFd for Control {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.stream.as_fd()
     }
 }
 
@@ -255,12 +247,12 @@ impl Link {
                     }
                     self.wait(interest, start, deadline)?;
                     if interest.contains(PollFlags::IN) {
-                        self.fill()?;
+                        self.fill();
                     }
                 }
                 Err(e) => {
                     // What the peer said before it left explains more than the broken pipe does.
-                    while self.fill()? {}
+                    while self.fill() {}
                     self.end.get_or_insert_with(|| e.to_string());
                     return Err(self.last_words());
                 }
@@ -281,35 +273,35 @@ impl Link {
             if self.end.is_some() {
                 return Err(self.died());
             }
-            if !self.fill()? && self.end.is_none() {
+            if !self.fill() && self.end.is_none() {
                 self.wait(PollFlags::IN, start, deadline)?;
             }
         }
     }
 
     /// Reads once what has arrived, without waiting, and says whether anything had.
-    pub(super) fn fill(&mut self) -> Result<bool, ControlError> {
+    pub(super) fn fill(&mut self) -> bool {
         // What is there has to be taken first, so that a flood cannot fill the memory.
         if self.end.is_some() || self.decoder.is_full() {
-            return Ok(false);
+            return false;
         }
         let mut chunk = [0; 4096];
         loop {
             return match self.stream.read(&mut chunk) {
                 Ok(0) => {
                     self.end = Some("end of file on the control connection".into());
-                    Ok(false)
+                    false
                 }
                 Ok(n) => {
                     self.decoder.extend(&chunk[..n]);
-                    Ok(true)
+                    true
                 }
                 Err(e) => match e.kind() {
                     ErrorKind::Interrupted => continue,
-                    ErrorKind::WouldBlock => Ok(false),
+                    ErrorKind::WouldBlock => false,
                     _ => {
                         self.end = Some(e.to_string());
-                        Ok(false)
+                        false
                     }
                 },
             };
@@ -327,15 +319,8 @@ impl Link {
         let start = Instant::now();
         while self.end.is_none() {
             self.decoder = FrameDecoder::new(FRAME_LIMIT);
-            match self.fill() {
-                Ok(true) => {}
-                Ok(false) if self.end.is_some() => return,
-                Ok(false) => {
-                    if self.wait(PollFlags::IN, start, deadline).is_err() {
-                        return;
-                    }
-                }
-                Err(_) => return,
+            if !self.fill() && self.end.is_none() && self.wait(PollFlags::IN, start, deadline).is_err() {
+                return;
             }
         }
     }

@@ -195,7 +195,7 @@ impl Listener {
 
 impl Pending {
     fn look(mut self, hello: &Hello) -> Result<Fate, ControlError> {
-        while self.link.fill()? {}
+        while self.link.fill() {}
         let peer = self.link.peer;
         let content = match self.link.decoder.next_frame() {
             Ok(Some(content)) => content,

@@ -211,13 +211,13 @@ impl Refusal {
     }
 }
 
-/// What one side counted in a batch.
+/// What one side has counted at the end of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// Operations posted.
-    pub posts: u64,
-    /// Completions reaped.
-    pub completions: u64,
+    /// Messages sent since the endpoint was opened.
+    pub sent: u64,
+    /// Messages received since then.
+    pub received: u64,
     /// Messages whose bytes were verified.
     pub verified: u64,
     /// First wrong byte that was found, if any.

@@ -41,9 +41,9 @@ pub struct Link {
     /// answer's own completion does: shm of libfabric 2.x completes a long send when it is next polled.
     behind: Option<(Buf, usize)>,
     posts: u64,
-    injects: u64,
     completions: u64,
-    blocked: u64,
+    messages_sent: u64,
+    messages_received: u64,
     pool: BufPool,
 }
 
@@ -66,9 +66,9 @@ impl Link {
             arrived: None,
             behind: None,
             posts: 0,
-            injects: 0,
             completions: 0,
-            blocked: 0,
+            messages_sent: 0,
+            messages_received: 0,
             pool,
         };
         while let Some(buf) = link.pool.take() {
@@ -118,14 +118,14 @@ impl Link {
         self.posts
     }
 
-    /// Messages injected so far.
-    pub fn injects(&self) -> u64 {
-        self.injects
+    /// Messages sent so far, injected ones among them.
+    pub fn messages_sent(&self) -> u64 {
+        self.messages_sent
     }
 
-    /// Times that a queue was full when a send was tried.
-    pub fn blocked(&self) -> u64 {
-        self.blocked
+    /// Messages that were received and taken so far.
+    pub fn messages_received(&self) -> u64 {
+        self.messages_received
     }
 
     /// Operations in flight.
@@ -145,7 +145,7 @@ impl Link {
             self.outgoing = Some(buf);
             return match sent {
                 Ok(()) => {
-                    self.injects += 1;
+                    self.messages_sent += 1;
                     Ok(true)
                 }
                 Err(kind) => self.blocked_by("inject", kind),
@@ -158,6 +158,7 @@ impl Link {
         match sent {
             Ok(()) => {
                 self.posts += 1;
+                self.messages_sent += 1;
                 Ok(true)
             }
             Err(Rejected { buf, kind }) => {
@@ -168,12 +169,9 @@ impl Link {
     }
 
     #[cold]
-    fn blocked_by(&mut self, what: &'static str, kind: PostErrorKind) -> Result<bool, RunError> {
+    fn blocked_by(&self, what: &'static str, kind: PostErrorKind) -> Result<bool, RunError> {
         match kind {
-            PostErrorKind::WouldBlock => {
-                self.blocked += 1;
-                Ok(false)
-            }
+            PostErrorKind::WouldBlock => Ok(false),
             kind => Err(RunError::Post { what, kind }),
         }
     }
@@ -196,6 +194,7 @@ impl Link {
     pub(super) fn take_arrived(&mut self) -> Result<(Buf, usize), RunError> {
         let taken = self.arrived.take().ok_or(RunError::Surplus)?;
         self.arrived = self.behind.take();
+        self.messages_received += 1;
         Ok(taken)
     }
 

@@ -92,11 +92,6 @@ impl<'a, C: Clock> Rig<'a, C> {
         self.watch.control
     }
 
-    /// The request to stop, for waits on the control connection.
-    pub fn stop(&self) -> &Stop {
-        self.watch.stop
-    }
-
     /// How long either side waits for the other.
     pub fn timeout(&self) -> Duration {
         self.watch.timeout

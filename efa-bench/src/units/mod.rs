@@ -183,13 +183,6 @@ pub fn format_ns(nanos: f64) -> String {
     }
 }
 
-/// Writes a rate given in bytes a second as MB/s, where MB is 10^6 bytes as in fi_pingpong's table.
-///
-/// A value that is not finite is written as `-`.
-pub fn format_rate(bytes_per_sec: f64) -> String {
-    if bytes_per_sec.is_finite() { format!("{:.2} MB/s", bytes_per_sec / 1e6) } else { "-".to_owned() }
-}
-
 fn three_digits(value: f64) -> String {
     match value.abs() {
         v if v < 10.0 => format!("{value:.2}"),
@@ -401,8 +394,6 @@ mod tests {
         assert_eq!(format_ns(1_250_000.0), "1.25 ms");
         assert_eq!(format_ns(2.5e9), "2.50 s");
         assert_eq!(format_ns(f64::NAN), "-");
-        assert_eq!(format_rate(1_234_567_890.0), "1234.57 MB/s");
-        assert_eq!(format_rate(f64::INFINITY), "-");
     }
 
     #[test]
