@@ -133,6 +133,20 @@ fn manual_pages_are_written_where_asked() {
 }
 
 #[test]
+fn a_program_by_another_name_starts_the_server_of_a_loopback_run() {
+    let folder = tempfile::tempdir().unwrap();
+    for (program, other, words) in
+        [(env!("CARGO_BIN_EXE_efa"), "fabric", &["pingpong"][..]), (env!("CARGO_BIN_EXE_efa-pingpong"), "efa", &[])]
+    {
+        let copy = folder.path().join(other);
+        std::fs::copy(program, &copy).unwrap();
+        let flags = ["--loopback", "-S", "8", "-I", "5", "--wait", "yield"];
+        let run = crate::harness::program(&copy).args(words).args(flags).ended().exits(0);
+        assert_eq!(run.rows().len(), 1, "{}", run.told());
+    }
+}
+
+#[test]
 fn the_program_efa_runs_the_same_ping_pong() {
     let run = efa().args(["pingpong", "--loopback", "-S", "8", "-I", "5", "--wait", "yield"]).ended().exits(0);
     assert_eq!(run.rows()[0][..2], ["8", "5"], "{}", run.told());

@@ -7,8 +7,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::harness::{
-    ENDLESS, Ended, Fake, Process, Raw, SHM, Step, TCP, checked, children_of, client, eventually, listens, pingpong,
-    report_at, runs, server, shared_library, shm_files_of,
+    DEADLINE, ENDLESS, Ended, Fake, Process, Raw, SHM, Step, TCP, checked, children_of, client, ends_within, listens,
+    pingpong, report_at, server, shared_library, shm_files_of,
 };
 
 /// From the signal to the end: a wait looks at the flag every 50 ms, closing is bounded, the rest is the load.
@@ -110,10 +110,10 @@ fn a_process_that_is_stuck_inside_libfabric_ends_all_the_same_and_at_once_when_a
     interrupted(stuck());
     let run = stuck();
     let start = Instant::now();
-    eventually("it ends", || {
+    run.signal(Signal::TERM);
+    while !ends_within(run.id(), Duration::from_millis(400)) {
         run.signal(Signal::TERM);
-        !runs(run.id())
-    });
+    }
     // Well before the 5 s after which one signal is enough.
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     run.ended().exits(130);
@@ -182,7 +182,7 @@ fn loopback(provider: &str, moment: &str, group: bool, signal: Signal) {
     // Its end is that of the server as well: both write to the same standard error, which is closed.
     let ended = run.ended_within(AT_ONCE).exits(130);
     for pid in processes {
-        eventually("both processes end", || !runs(pid));
+        assert!(ends_within(pid, DEADLINE), "both processes end");
         assert_eq!(shm_files_of(pid), Vec::<String>::new(), "{}", ended.told());
     }
     let report = report_at(&file);
@@ -227,7 +227,7 @@ fn a_loopback_run_that_is_killed_takes_its_server_along() {
         let servers = children_of(run.id());
         assert_eq!(servers.len(), 1);
         run.signal(Signal::KILL);
-        eventually("the server of a killed client ends", || !runs(servers[0]));
+        assert!(ends_within(servers[0], DEADLINE), "the server of a killed client ends");
         assert_eq!(shm_files_of(servers[0]), Vec::<String>::new());
         assert_eq!(shm_files_of(run.id()), Vec::<String>::new(), "the server removes what its client could not");
     }

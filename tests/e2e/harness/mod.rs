@@ -1,8 +1,8 @@
 //! How the end-to-end tests run programs, and what they may rely on.
 //!
 //! - [`pingpong`] and [`efa`] make a command line; [`Run::spawn`] starts it, [`Run::ended`] waits for its end.
-//! - Nothing sleeps: a test waits for a line of output ([`Process::line`]), for the end of a process
-//!   ([`Process::ended`]), or for a condition of the system ([`eventually`]). Every wait ends after [`DEADLINE`],
+//! - Nothing sleeps: a test waits for a line of output ([`Process::line`]) or for the end of a process
+//!   ([`Process::ended`], [`ends_within`]). Every wait ends after [`DEADLINE`],
 //!   which is generous because other work may share the cores; a test that is about time names its own.
 //! - A process is killed by its id when its value is dropped, so a failed test leaves nothing running.
 //! - The end of a process counts only when its standard output and error are closed as well: a child that it
@@ -20,11 +20,11 @@ mod report;
 mod stub;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) use namespace::{Cable, Namespace};
 pub(crate) use peer::{Fake, Raw, Step, greeting_of_protocol};
-pub(crate) use process::{Ended, Process, Run, efa, pingpong, program};
+pub(crate) use process::{Ended, Process, Run, efa, ends_within, pingpong, program};
 pub(crate) use report::{checked, report_at};
 pub(crate) use stub::shared_library;
 
@@ -58,16 +58,6 @@ pub(crate) fn client(port: u16) -> Run {
 /// A client of the server that listens on `port` of `host`.
 pub(crate) fn client_of(host: &str, port: u16) -> Run {
     pingpong().args([host, "--port", &port.to_string()])
-}
-
-/// Waits until `condition` holds; the looks are 10 ms apart.
-#[track_caller]
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
 }
 
 /// Whether anybody of this network namespace listens on the TCP port.
@@ -108,12 +98,6 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
             parent == Some(&pid.to_string())
         })
         .collect()
-}
-
-/// Whether the process exists and is no zombie.
-pub(crate) fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
 }
 
 /// Whether this process may make network namespaces and mount file systems.

@@ -196,21 +196,30 @@ impl Process {
     }
 
     fn has_ended(&self, limit: Duration) -> bool {
-        let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).expect("a child that is not reaped");
-        let deadline = Instant::now() + limit;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-            let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-            match poll(&mut fds, Some(&timeout)) {
-                Err(rustix::io::Errno::INTR) => {}
-                ended => return ended.is_ok_and(|ready| ready > 0),
-            }
-        }
+        ends_within(self.id(), limit)
     }
 
     fn told(&self) -> String {
         describe(&self.words, &self.out.so_far(), &self.err.so_far())
+    }
+}
+
+/// Waits until a process has ended, reaped or not; whether it has within this time.
+pub(crate) fn ends_within(pid: u32, limit: Duration) -> bool {
+    let pid = Pid::from_raw(pid as i32).expect("ids of processes are positive");
+    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+        Err(error) => return error == rustix::io::Errno::SRCH,
+        Ok(pidfd) => pidfd,
+    };
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ended => return ended.is_ok_and(|ready| ready > 0),
+        }
     }
 }
 
