@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::events::ClientEvents;
-use super::session::{self, Local, Meeting};
+use super::session::{self, Local};
 use super::{Exit, Failure};
 use crate::args::{ClockChoice, Output, PingPongArgs, Wait};
 use crate::benchmark::Benchmark;
@@ -169,26 +169,29 @@ impl Client<'_> {
         let where_it_ran = session::context(&choice, &meeting, (control.local_addr(), control.peer_addr()));
         let leftover = session::leftover(&meeting, same_host, control.hello());
         let watch = Watch::new(control, &local.stop, plan.timeout, mode);
+        let (link, verify) = (meeting.link, plan.verify.then_some(plan.seed));
         let ended = match clock {
-            OpenClock::Tsc(clock) => self.measure(plan, local, environment, clock, meeting, watch, &where_it_ran),
-            OpenClock::Monotonic(clock) => self.measure(plan, local, environment, clock, meeting, watch, &where_it_ran),
+            OpenClock::Tsc(clock) => {
+                let rig = Rig::new(link, clock, Role::Client, watch, verify);
+                self.measure(plan, local, environment, rig, &where_it_ran)
+            }
+            OpenClock::Monotonic(clock) => {
+                let rig = Rig::new(link, clock, Role::Client, watch, verify);
+                self.measure(plan, local, environment, rig, &where_it_ran)
+            }
         };
         session::clear_away(&ended, leftover);
         ended
     }
 
-    #[expect(clippy::too_many_arguments, reason = "everything that the set-up found, used here once")]
     fn measure<C: Clock>(
         &mut self,
         plan: &Plan,
         local: &Local,
         server: &Environment,
-        clock: &C,
-        meeting: Meeting,
-        watch: Watch<'_>,
+        mut rig: Rig<'_, C>,
         where_it_ran: &str,
     ) -> Result<(), Failure> {
-        let mut rig = Rig::new(meeting.link, clock, Role::Client, watch, plan.verify.then_some(plan.seed));
         let before = CpuSnapshot::take(Path::new("/"));
         let mut events = ClientEvents {
             observer: &mut *self.observer,
@@ -202,7 +205,7 @@ impl Client<'_> {
         };
         let ended = runner::run_client(&PingPong, &mut rig, plan, &mut events);
         let (phase, failed, closed) = (events.phase, events.failed.take(), events.closed);
-        self.report.run.set_clock(clock.describe());
+        self.report.run.set_clock(rig.clock.describe());
         let foreign = before.and_then(|before| {
             let cores: Vec<_> = local.core.into_iter().collect();
             // The peer's time counts only where it may run on the same cores.
