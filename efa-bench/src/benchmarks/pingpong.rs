@@ -7,8 +7,8 @@ use crate::rig::{Rig, Role, RunError};
 
 /// Ping-pong between two processes; a sample is one round trip as the client sees it.
 ///
-/// A round trip begins before the client's send is posted and ends when the answer has arrived and the
-/// client's own send has completed. The client has a receive posted at all times, and so has the server: each
+/// A round trip ends when the answer has arrived and the client's own send has completed. The next one begins
+/// with that same reading of the clock, or with a new one where bytes are verified in between. The client has a receive posted at all times, and so has the server: each
 /// posts the next one after its answer is on the way, while an older one is still waiting.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PingPong;
@@ -31,9 +31,11 @@ impl Benchmark for PingPong {
 
 fn ask<C: Clock>(rig: &mut Rig<'_, C>, iterations: u64, recorder: &mut Recorder) -> Result<(), RunError> {
     let mut taken = None;
+    let mut start = rig.clock.now();
     for _ in 0..iterations {
-        rig.prepare();
-        let start = rig.clock.now();
+        if rig.prepare() {
+            start = rig.clock.now();
+        }
         rig.send()?;
         // While the message is under way; another receive is posted for its answer.
         if let Some(buf) = taken.take() {
@@ -43,6 +45,7 @@ fn ask<C: Clock>(rig: &mut Rig<'_, C>, iterations: u64, recorder: &mut Recorder)
         let end = rig.clock.now();
         recorder.push(start, end);
         taken = Some(rig.take()?);
+        start = end;
     }
     taken.map_or(Ok(()), |buf| rig.post(buf))
 }

@@ -136,12 +136,12 @@ impl<'a, C: Clock> Rig<'a, C> {
         self.link.set_size(size);
     }
 
-    /// Writes the next outgoing message, when its bytes matter. Never inside a timed region.
+    /// Writes the next outgoing message, when its bytes matter; whether they do. Never inside a timed region.
     #[inline]
-    pub fn prepare(&mut self) {
-        if let Some(verify) = &self.verify {
-            verify.ours.fill(self.message, self.link.outgoing());
-        }
+    pub fn prepare(&mut self) -> bool {
+        let Some(verify) = &self.verify else { return false };
+        verify.ours.fill(self.message, self.link.outgoing());
+        true
     }
 
     /// Sends the outgoing message; polls while a queue is full or the provider still connects.
