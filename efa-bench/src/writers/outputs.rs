@@ -70,15 +70,17 @@ impl<W: Write> Outputs<W> {
         self.document.is_none()
     }
 
-    /// Prints the heading of the table.
+    /// Prints the heading of the table, and writes the files for the first time.
     ///
     /// # Errors
-    /// [`OutputError::Stdout`] when that fails for another reason than a closed pipe.
+    /// What could not be written; a closed pipe is none.
     pub fn begin(&mut self, report: &Report) -> Result<Flow, OutputError> {
         if self.shows_table() && self.rows.is_none() {
             self.rows = Some(0);
             self.print(&table::heading(report))?;
         }
+        // Whatever ends the process from now on, there is a report of it.
+        self.write_files(report, false)?;
         Ok(self.flow())
     }
 
