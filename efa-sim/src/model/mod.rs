@@ -1,0 +1,2 @@
+//! The device model: pure, without clock, sockets or threads.
+#![forbid(unsafe_code)]
