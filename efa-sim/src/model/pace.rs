@@ -1,0 +1,148 @@
+//! How long to wait and how much to send: round-trip estimate, retransmission time-out, window.
+
+use super::window::SEND_WINDOW;
+
+/// The bounds of the retransmission time-out, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct RtoBounds {
+    /// Before the first measurement.
+    pub first_ns: u64,
+    /// Never shorter: covers the delay of acknowledgements and of a busy machine's scheduler.
+    pub min_ns: u64,
+    /// Never longer, however often it was doubled.
+    pub max_ns: u64,
+}
+
+/// Estimates for one peer.
+///
+/// Smoothed round trip and variance as in RFC 6298; the window grows by one packet a window acknowledged
+/// and halves at most once a round trip when packets are lost, as in RFC 5681, in packets instead of bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    srtt_ns: u64,
+    rttvar_ns: u64,
+    backoff: u32,
+    window: u32,
+    credit: u32,
+    slow_start_below: u32,
+    last_cut_ns: u64,
+    last_backoff_ns: u64,
+}
+
+const FIRST_WINDOW: u32 = 128;
+const MIN_WINDOW: u32 = 8;
+
+impl Pace {
+    /// Nothing measured yet.
+    pub(super) fn new() -> Pace {
+        Pace {
+            srtt_ns: 0,
+            rttvar_ns: 0,
+            backoff: 0,
+            window: FIRST_WINDOW,
+            credit: 0,
+            slow_start_below: SEND_WINDOW,
+            last_cut_ns: 0,
+            last_backoff_ns: 0,
+        }
+    }
+
+    /// Packets that may be under way.
+    pub(super) fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// A packet that was sent once was acknowledged after `rtt_ns`.
+    pub(super) fn measured(&mut self, rtt_ns: u64) {
+        let rtt_ns = rtt_ns.max(1);
+        if self.srtt_ns == 0 {
+            self.srtt_ns = rtt_ns;
+            self.rttvar_ns = rtt_ns / 2;
+        } else {
+            self.rttvar_ns = (3 * self.rttvar_ns + self.srtt_ns.abs_diff(rtt_ns)) / 4;
+            self.srtt_ns = (7 * self.srtt_ns + rtt_ns) / 8;
+        }
+    }
+
+    /// The peer acknowledged `packets` new packets.
+    pub(super) fn progressed(&mut self, packets: u32) {
+        self.backoff = 0;
+        self.credit += packets;
+        if self.window < self.slow_start_below {
+            self.window = (self.window + packets).min(SEND_WINDOW);
+            self.credit = 0;
+        } else if self.credit >= self.window {
+            self.credit -= self.window;
+            self.window = (self.window + 1).min(SEND_WINDOW);
+        }
+    }
+
+    /// Packets were lost at `now`.
+    pub(super) fn lost(&mut self, now: u64) {
+        if now.saturating_sub(self.last_cut_ns) > self.srtt_ns {
+            self.last_cut_ns = now;
+            self.window = (self.window / 2).max(MIN_WINDOW);
+            self.slow_start_below = self.window;
+        }
+    }
+
+    /// The time-out of `rto_ns` ran out: double it until progress, once for all packets of one time-out.
+    pub(super) fn timed_out(&mut self, now: u64, rto_ns: u64) {
+        if now.saturating_sub(self.last_backoff_ns) >= rto_ns {
+            self.last_backoff_ns = now;
+            self.backoff = (self.backoff + 1).min(16);
+        }
+        self.lost(now);
+    }
+
+    /// How long an unacknowledged packet waits before it is sent again.
+    pub(super) fn rto_ns(&self, bounds: &RtoBounds) -> u64 {
+        let base = if self.srtt_ns == 0 { bounds.first_ns } else { self.srtt_ns.saturating_add(4 * self.rttvar_ns) };
+        let floor = base.max(bounds.min_ns);
+        floor.saturating_mul(1 << self.backoff).min(bounds.max_ns.max(bounds.min_ns))
+    }
+
+    /// How much later than a packet that was acknowledged may an earlier one be, before it counts as lost:
+    /// half a round trip, at least 50 us, because several flows reorder by nature.
+    pub(super) fn reordering_ns(&self) -> u64 {
+        (self.srtt_ns / 2).max(50_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: RtoBounds = RtoBounds { first_ns: 100, min_ns: 10, max_ns: 1000 };
+
+    #[test]
+    fn time_out_follows_the_round_trip_and_doubles() {
+        let mut pace = Pace::new();
+        assert_eq!(pace.rto_ns(&BOUNDS), 100);
+        for _ in 0..100 {
+            pace.measured(40);
+        }
+        let settled = pace.rto_ns(&BOUNDS);
+        assert!((40..60).contains(&settled), "{settled}");
+        pace.timed_out(1000, settled);
+        pace.timed_out(1001, settled);
+        assert_eq!(pace.rto_ns(&BOUNDS), 2 * settled);
+        for turn in 0..100 {
+            pace.timed_out(10_000 * turn, 1000);
+        }
+        assert_eq!(pace.rto_ns(&BOUNDS), 1000);
+        pace.progressed(1);
+        assert_eq!(pace.rto_ns(&BOUNDS), settled);
+    }
+
+    #[test]
+    fn window_halves_once_a_round_trip_and_grows_again() {
+        let mut pace = Pace::new();
+        pace.measured(100);
+        pace.lost(1000);
+        pace.lost(1001);
+        assert_eq!(pace.window(), FIRST_WINDOW / 2);
+        pace.progressed(FIRST_WINDOW / 2);
+        assert_eq!(pace.window(), FIRST_WINDOW / 2 + 1);
+    }
+}
