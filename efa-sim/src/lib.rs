@@ -5,4 +5,17 @@
 //! simulated link for tests; time and randomness are arguments. Everything that touches the
 //! system (sockets, threads, the C interface of libibverbs) is an adapter around it.
 
+pub mod config;
+mod generation;
+mod gid;
+mod helper;
+mod memory;
 pub mod model;
+pub mod net;
+mod runtime;
+pub mod state;
+pub mod sysfs;
+
+pub use generation::Generation;
+pub use memory::ProcessMemory;
+pub use runtime::{Completions, Notify, QpRequest, Runtime, RuntimeError};

@@ -1,0 +1,140 @@
+//! The thread that keeps a device going while the application does not poll.
+//!
+//! A target of remote reads and writes need not call anything, so somebody else must receive. The
+//! thread sleeps in the kernel until a packet or a timer comes. As long as the application polls, it
+//! stays out of the way: it would only wake for packets that the application is about to take, and
+//! compete with it for a core. It then looks once in a while whether the application still polls.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+
+use crate::runtime::{Runtime, now};
+
+/// How often the thread looks whether the application still polls.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Looks between two times of showing counters while the application polls.
+const LOOKS_PER_SHOW: u32 = 100;
+
+/// Longest sleep: a bound on the harm of a wake-up that was missed.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The running thread.
+pub(crate) struct Helper {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Helper {
+    /// Starts the thread. It holds no reference to the device while it sleeps longer than a look.
+    pub(crate) fn start(runtime: &Arc<Runtime>) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let stop = Arc::clone(&stop);
+            let runtime = Arc::downgrade(runtime);
+            let _blocked = BlockedSignals::new();
+            thread::Builder::new()
+                .name("efa-sim".to_owned())
+                .stack_size(256 << 10)
+                .spawn(move || run(&runtime, &stop))?
+        };
+        Ok(Helper { stop, thread })
+    }
+
+    /// Stops the thread and waits for its end.
+    pub(crate) fn stop(self, runtime: &Runtime) {
+        self.stop.store(true, Ordering::SeqCst);
+        runtime.wake_helper();
+        // A panic in the thread was reported when it happened.
+        let _ = self.thread.join();
+    }
+}
+
+fn run(runtime: &Weak<Runtime>, stop: &AtomicBool) {
+    let mut polls = 0;
+    let mut looks = 0;
+    while !stop.load(Ordering::SeqCst) {
+        let Some(runtime) = runtime.upgrade() else {
+            return;
+        };
+        let seen = runtime.polls();
+        if seen != polls && !runtime.lock().is_armed() {
+            polls = seen;
+            looks += 1;
+            if looks % LOOKS_PER_SHOW == 0 {
+                runtime.lock().show_counters(runtime.counters_dir());
+            }
+            runtime.set_dozing(true);
+            doze(&runtime);
+            runtime.set_dozing(false);
+        } else {
+            let wait = {
+                let mut core = runtime.lock();
+                core.turn(now());
+                core.show_counters(runtime.counters_dir());
+                let now = now();
+                core.next_turn().map(|at| Duration::from_nanos(at.saturating_sub(now)))
+            };
+            sleep(&runtime, wait.unwrap_or(LONGEST).min(LONGEST));
+        }
+    }
+}
+
+/// Waits for the end of a look or to be woken, whatever comes in on the sockets.
+fn doze(runtime: &Runtime) {
+    let mut fds = [PollFd::new(runtime.wake_fd(), PollFlags::IN)];
+    // An interruption ends the look early, which does no harm.
+    let _ = poll(&mut fds, Some(&timespec(LOOK)));
+    drain(runtime);
+}
+
+/// Waits for a packet, a timer or to be woken.
+fn sleep(runtime: &Runtime, longest: Duration) {
+    let mut events = [MaybeUninit::<epoll::Event>::uninit(); 8];
+    // An interruption ends the sleep early, which does no harm.
+    let _ = epoll::wait(runtime.epoll_fd(), &mut events, Some(&timespec(longest)));
+    drain(runtime);
+}
+
+fn drain(runtime: &Runtime) {
+    let mut count = [0; 8];
+    // Nothing to read means that nobody woke us.
+    let _ = rustix::io::read(runtime.wake_fd(), &mut count);
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec { tv_sec: duration.as_secs() as _, tv_nsec: duration.subsec_nanos() as _ }
+}
+
+/// Blocks all signals of this thread while it exists: a thread started meanwhile inherits that, so that
+/// the application's handlers never run on it.
+struct BlockedSignals {
+    before: libc::sigset_t,
+}
+
+impl BlockedSignals {
+    fn new() -> Self {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: the pointer is valid for a write.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: `all` was filled just now, `before` is valid for a write.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        // SAFETY: with valid arguments the call does not fail, and then it wrote the old mask.
+        let before = unsafe { before.assume_init() };
+        BlockedSignals { before }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the mask is the one that the thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,7 @@
+//! Datagrams between processes: sockets, and system calls in batches.
+
+mod batch;
+mod socket;
+
+pub use batch::{BATCH, RecvBatch, SendBatch};
+pub use socket::QpSocket;
