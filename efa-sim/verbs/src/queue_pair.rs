@@ -1,7 +1,7 @@
 //! Queue pairs: making them, and posting to them.
 
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use efa_sim::model::{
@@ -72,7 +72,7 @@ impl SimQp {
 /// `context` is open, `attr` valid with its protection domain and queues ours.
 unsafe fn create(
     context: *mut Context,
-    attr: &mut QpInitAttr,
+    attr: &QpInitAttr,
     pd: *mut Pd,
     kind: QpKind,
     send_ops: u64,
@@ -172,8 +172,8 @@ unsafe fn create(
 /// `ibv_create_qp_ex` reaches this through the context: datagram queue pairs.
 pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut Context, attr: *mut QpInitAttrEx) -> *mut Qp {
     // SAFETY: the caller's structure is valid.
-    let attr = unsafe { &mut *attr };
-    if attr.base.qp_type != abi::QPT_UD || attr.comp_mask & abi::QP_INIT_ATTR_PD == 0 {
+    let attr = unsafe { &*attr };
+    if attr.qp_type != abi::QPT_UD || attr.comp_mask & abi::QP_INIT_ATTR_PD == 0 {
         return errno::fail(libc::EOPNOTSUPP);
     }
     let wanted = if attr.comp_mask & abi::QP_INIT_ATTR_SEND_OPS_FLAGS != 0 { attr.send_ops_flags } else { 0 };
@@ -181,7 +181,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut Context, attr: *mut Q
         return errno::fail(libc::EOPNOTSUPP);
     }
     // SAFETY: the structure is valid, as are the objects that it names.
-    unsafe { create(context, &mut attr.base, attr.pd, QpKind::Ud, wanted, false) }
+    unsafe { create(context, &attr.base(), attr.pd, QpKind::Ud, wanted, false) }
 }
 
 /// Answers `efadv_create_qp_ex`.
@@ -200,8 +200,9 @@ pub(crate) unsafe extern "C" fn efa_sim_create_qp_ex(
     let known = size_of::<EfaQpInitAttr>().min(length as usize);
     // SAFETY: the caller has `length` bytes, and ours are no fewer than `known`.
     unsafe { ptr::copy_nonoverlapping(efa.cast::<u8>(), (&raw mut values).cast(), known) };
+    let attr_ptr = attr;
     // SAFETY: the caller's structure is valid.
-    let attr = unsafe { &mut *attr };
+    let attr = unsafe { &*attr_ptr };
     if values.comp_mask != 0
         || values.driver_qp_type != 0
         || values.flags & !abi::QP_FLAGS_UNSOLICITED_WRITE_RECV != 0
@@ -209,9 +210,9 @@ pub(crate) unsafe extern "C" fn efa_sim_create_qp_ex(
     {
         return errno::fail(libc::EINVAL);
     }
-    if attr.base.qp_type != abi::QPT_DRIVER {
+    if attr.qp_type != abi::QPT_DRIVER {
         // SAFETY: the structure is valid.
-        return unsafe { create_qp_ex(context, attr) };
+        return unsafe { create_qp_ex(context, attr_ptr) };
     }
     let wanted = if attr.comp_mask & abi::QP_INIT_ATTR_SEND_OPS_FLAGS != 0 { attr.send_ops_flags } else { 0 };
     let generation = crate::host::host().map(|host| host.config.generation).unwrap_or_default();
@@ -227,7 +228,7 @@ pub(crate) unsafe extern "C" fn efa_sim_create_qp_ex(
         return errno::fail(libc::EOPNOTSUPP);
     }
     // SAFETY: the structure is valid, as are the objects that it names.
-    unsafe { create(context, &mut attr.base, attr.pd, QpKind::Srd, wanted, unsolicited) }
+    unsafe { create(context, &attr.base(), attr.pd, QpKind::Srd, wanted, unsolicited) }
 }
 
 /// Answers `efadv_create_driver_qp`, the oldest form.
@@ -243,7 +244,7 @@ pub(crate) unsafe extern "C" fn efa_sim_create_driver_qp(pd: *mut Pd, attr: *mut
     // SAFETY: as the caller promises.
     let context = unsafe { (*pd).context };
     // SAFETY: the caller's structure is valid.
-    let attr = unsafe { &mut *attr };
+    let attr = unsafe { &*attr };
     let ops = abi::SEND_OPS_SEND | abi::SEND_OPS_SEND_IMM;
     // SAFETY: the structure is valid, as are the objects that it names.
     unsafe { create(context, attr, pd, QpKind::Srd, ops, false) }

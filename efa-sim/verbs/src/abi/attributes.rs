@@ -134,7 +134,7 @@ pub(crate) struct QpCap {
     pub max_inline_data: u32,
 }
 
-/// The start of `struct ibv_qp_init_attr_ex`, and all that matters of `struct ibv_qp_init_attr`.
+/// `struct ibv_qp_init_attr`.
 #[repr(C)]
 pub(crate) struct QpInitAttr {
     pub qp_context: *mut c_void,
@@ -149,7 +149,14 @@ pub(crate) struct QpInitAttr {
 /// `struct ibv_qp_init_attr_ex`.
 #[repr(C)]
 pub(crate) struct QpInitAttrEx {
-    pub base: QpInitAttr,
+    pub qp_context: *mut c_void,
+    pub send_cq: *mut Cq,
+    pub recv_cq: *mut Cq,
+    pub srq: *mut c_void,
+    pub cap: QpCap,
+    pub qp_type: c_int,
+    pub sq_sig_all: c_int,
+    /// In what is padding at the end of the older structure, so that that cannot be a field here.
     pub comp_mask: u32,
     pub pd: *mut Pd,
     pub xrcd: *mut c_void,
@@ -159,6 +166,21 @@ pub(crate) struct QpInitAttrEx {
     pub rx_hash_conf: [u64; 3],
     pub source_qpn: u32,
     pub send_ops_flags: u64,
+}
+
+impl QpInitAttrEx {
+    /// The older structure's fields.
+    pub(crate) fn base(&self) -> QpInitAttr {
+        QpInitAttr {
+            qp_context: self.qp_context,
+            send_cq: self.send_cq,
+            recv_cq: self.recv_cq,
+            srq: self.srq,
+            cap: self.cap,
+            qp_type: self.qp_type,
+            sq_sig_all: self.sq_sig_all,
+        }
+    }
 }
 
 pub(crate) const QPT_UD: c_int = 4;
