@@ -62,6 +62,8 @@ pub(super) struct Chunk {
     /// To be sent, for the first time or again.
     pub(super) due: bool,
     pub(super) sends: u32,
+    /// A piece has arrived.
+    pub(super) answered: bool,
     /// When it was sent or answered last.
     pub(super) last_ns: u64,
     /// When it was first sent or last answered: its total time-out counts from here.

@@ -95,6 +95,11 @@ impl Pace {
         self.lost(now);
     }
 
+    /// Forgets what losses taught, after a rest or when everything was given up.
+    pub(super) fn rest(&mut self) {
+        *self = Pace { srtt_ns: self.srtt_ns, rttvar_ns: self.rttvar_ns, ..Pace::new() };
+    }
+
     /// How long an unacknowledged packet waits before it is sent again.
     pub(super) fn rto_ns(&self, bounds: &RtoBounds) -> u64 {
         let base = if self.srtt_ns == 0 { bounds.first_ns } else { self.srtt_ns.saturating_add(4 * self.rttvar_ns) };

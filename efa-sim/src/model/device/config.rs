@@ -64,7 +64,7 @@ impl DeviceConfig {
             max_rdma: 1 << 30,
             max_qp: 256,
             features: Features { read: true, write: true, unsolicited_writes: true },
-            rto: RtoBounds { first_ns: 20_000_000, min_ns: 4_000_000, max_ns: 200_000_000 },
+            rto: RtoBounds { first_ns: 20_000_000, min_ns: 4_000_000, max_ns: 100_000_000 },
             timeout_ns: 5_000_000_000,
             ack_delay_ns: 20_000,
             ack_every: 16,

@@ -166,6 +166,9 @@ impl Device {
         let Some(conn) = self.conns.get(index) else { return };
         let slot = conn.qp;
         self.finish_all(slot, Some(index), status, status);
+        if let Some(conn) = self.conns.get_mut(index) {
+            conn.pace.rest();
+        }
     }
 
     /// Breaks a queue pair: the oldest entry ends with `first`, everything else is flushed.

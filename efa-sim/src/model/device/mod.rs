@@ -128,7 +128,7 @@ impl Device {
     /// The connection of a queue pair to a peer, if there is one.
     fn find_conn(&self, slot: u32, gid: &Gid, qpn: Qpn) -> Option<u32> {
         let recent = self.qp(slot)?.recent;
-        if self.conns.get(recent).is_some_and(|conn| conn.qpn == qpn && conn.gid == *gid) {
+        if self.conns.get(recent).is_some_and(|conn| conn.qp == slot && conn.qpn == qpn && conn.gid == *gid) {
             return Some(recent);
         }
         self.conn_of.get(&(slot, *gid, qpn)).copied()

@@ -9,6 +9,9 @@ use super::super::types::{
 };
 use super::Device;
 
+/// After this long without traffic a connection starts afresh with its window.
+const REST_NS: u64 = 1_000_000_000;
+
 impl Device {
     /// Posts a receive.
     ///
@@ -83,11 +86,12 @@ impl Device {
             return Ok(());
         }
         if let Some(conn) = self.conns.get_mut(conn_index) {
+            if !conn.outstanding() && now.saturating_sub(conn.last_heard_ns) > REST_NS {
+                conn.pace.rest();
+            }
             let list = if wr.op == SendOp::Read { &mut conn.reads } else { &mut conn.queue };
             list.push_back(&mut qp.wrs, index);
         }
-        // Nothing is timed before it is sent; but an adapter that never sends must still see a time-out.
-        self.arm(now.saturating_add(self.config.timeout_ns));
         self.wake(conn_index);
         Ok(())
     }

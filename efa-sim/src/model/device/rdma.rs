@@ -49,7 +49,11 @@ impl Device {
         let Some(qp) = self.qp(slot) else { return Verdict::NotReady };
         let unsolicited = qp.config.unsolicited_writes && self.config.features.unsolicited_writes;
         let len = payload.len() as u64;
-        let place = self.mrs.translate(qp.config.pd, header.rkey, header.addr, len, Access::REMOTE_WRITE);
+        // Nothing may be written to anywhere: the key of an empty operation is not looked at.
+        let place = match len {
+            0 => Some(0),
+            _ => self.mrs.translate(qp.config.pd, header.rkey, header.addr, len, Access::REMOTE_WRITE),
+        };
         let Some(place) = place else {
             self.counters.sim_rx_access_errors += 1;
             return Verdict::Refused(Status::RemoteBadAddress);
@@ -84,7 +88,9 @@ impl Device {
             Some(Status::RemoteUnknownPeer)
         } else if header.piece == 0 || header.piece > self.config.mtu || pieces > CHUNK_PIECES {
             Some(Status::RemoteBadLength)
-        } else if self.mrs.translate(qp.config.pd, header.rkey, header.addr, len, Access::REMOTE_READ).is_none() {
+        } else if len > 0
+            && self.mrs.translate(qp.config.pd, header.rkey, header.addr, len, Access::REMOTE_READ).is_none()
+        {
             self.counters.sim_rx_access_errors += 1;
             Some(Status::RemoteBadAddress)
         } else {
@@ -94,7 +100,9 @@ impl Device {
             return self.reply(index, header, Kind::ReadRefused, status);
         }
         let wanted = header.wanted & low_bits(pieces);
-        if let Some(job) = self.jobs.iter_mut().find(|job| job.conn == index && job.token == header.psn) {
+        if let Some(job) =
+            self.jobs.iter_mut().find(|job| job.wanted != 0 && job.conn == index && job.token == header.psn)
+        {
             // Asked again while the answer is under way: what was sent just now is not sent twice.
             self.counters.sim_rx_duplicates += 1;
             job.wanted |= wanted & !low_bits(job.wanted.trailing_zeros().min(63));
@@ -136,12 +144,13 @@ impl Device {
         if payload.len() as u64 != u64::from(chunk.len.saturating_sub(start).min(mtu)) {
             return self.counters.sim_rx_malformed += 1;
         }
-        if chunk.sends == 1 && chunk.progress_ns == chunk.last_ns {
+        if chunk.sends == 1 && !chunk.answered {
             conn.pace.measured(now.saturating_sub(chunk.last_ns));
         }
+        chunk.answered = true;
         let (wr_index, offset) = (chunk.wr, chunk.offset.saturating_add(start));
         chunk.missing &= !(1 << piece);
-        (chunk.last_ns, chunk.progress_ns) = (now.max(chunk.last_ns + 1), now);
+        (chunk.last_ns, chunk.progress_ns) = (now, now);
         let whole = chunk.missing == 0;
         conn.pieces_wanted -= 1;
         conn.pace.progressed(1);

@@ -34,18 +34,21 @@ impl Device {
         }
         self.counters.rx_pkts += 1;
         self.counters.rx_bytes += payload.len() as u64;
-        let Some(slot) = self.find_qp(header.dst_qpn) else { return self.no_such_qp(&header) };
+        let Some(slot) = self.find_qp(header.dst_qpn) else { return self.no_such_qp(&header, Status::Ok) };
         let Some(qp) = self.qp(slot) else { return };
         match qp.state {
             QpState::Rtr | QpState::Rts => {}
-            QpState::Error => return self.no_such_qp(&header),
+            QpState::Error => return self.no_such_qp(&header, Status::Flushed),
             // Not ready yet: the sender will try again.
             QpState::Reset | QpState::Init => return self.counters.rx_drops += 1,
         }
         let addressed = header.dst_incarnation == 0 || header.dst_incarnation == qp.incarnation;
-        let known = !header.kind.wants_answer() && header.kind != Kind::Datagram || header.qkey == qp.qkey;
-        if !addressed || !known {
-            return self.no_such_qp(&header);
+        if !addressed {
+            return self.no_such_qp(&header, Status::Ok);
+        }
+        let keyed = header.kind.wants_answer() || header.kind == Kind::Datagram;
+        if keyed && header.qkey != qp.qkey {
+            return self.no_such_qp(&header, Status::RemoteUnknownPeer);
         }
         match (qp.config.kind, header.kind) {
             (QpKind::Ud, Kind::Datagram) => self.on_unreliable(slot, &header, payload, mem),
@@ -67,7 +70,9 @@ impl Device {
         if header.kind == Kind::BadQpn {
             // Late where it speaks of an incarnation other than the one that is known.
             if header.src_incarnation == conn.incarnation {
-                conn.forget_incarnation();
+                if header.status == Status::Ok {
+                    conn.forget_incarnation();
+                }
                 self.fail_conn(index, Status::RemoteBadDestQpn);
             }
             return;
@@ -284,11 +289,13 @@ impl Device {
         self.answer(to.src_gid, header);
     }
 
-    /// Tells the sender that its queue pair is not here, speaking as the incarnation it addressed.
-    fn no_such_qp(&mut self, to: &Header) {
+    /// Tells the sender that its queue pair is not here, speaking as the incarnation it addressed; `why` is
+    /// [`Status::Ok`] where that incarnation is gone.
+    fn no_such_qp(&mut self, to: &Header, why: Status) {
         self.counters.sim_rx_bad_qpn += 1;
         if to.kind.wants_answer() {
             let mut header = Header::new(Kind::BadQpn);
+            header.status = why;
             (header.src_qpn, header.src_incarnation) = (to.dst_qpn, to.dst_incarnation);
             (header.dst_qpn, header.dst_incarnation) = (to.src_qpn, to.src_incarnation);
             self.answer(to.src_gid, header);

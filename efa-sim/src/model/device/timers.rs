@@ -21,6 +21,9 @@ impl Device {
     }
 
     /// Does what is due at `now`. Afterwards [`Device::poll_transmit`] may have something.
+    ///
+    /// Hand over the datagrams that wait in sockets first: after a pause of the process, answers that have
+    /// arrived would otherwise count as missing.
     pub fn handle_timeout(&mut self, now: u64) {
         self.expire_acks(now);
         if now < self.deadline_ns {

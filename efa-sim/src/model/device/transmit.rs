@@ -280,6 +280,7 @@ impl Device {
                     missing: low_bits(pieces),
                     due: true,
                     sends: 0,
+                    answered: false,
                     last_ns: now,
                     progress_ns: now,
                 });
@@ -328,7 +329,11 @@ impl Device {
             let addr = job.addr.wrapping_add(u64::from(offset));
             let mut header = Header::new(Kind::ReadResponse);
             (header.psn, header.piece) = (job.token, piece);
-            let Some(place) = self.mrs.translate(pd, job.rkey, addr, u64::from(len), Access::REMOTE_READ) else {
+            let place = match len {
+                0 => Some(0),
+                _ => self.mrs.translate(pd, job.rkey, addr, u64::from(len), Access::REMOTE_READ),
+            };
+            let Some(place) = place else {
                 // Taken back since the request was accepted.
                 self.counters.sim_rx_access_errors += 1;
                 self.jobs.retain(|other| (other.conn, other.token) != (job.conn, job.token));

@@ -67,6 +67,16 @@ pub(super) fn open_qp(device: &mut Device, config: QpConfig) {
     }
 }
 
+impl Node {
+    fn poll(&mut self) {
+        while !self.asleep
+            && let Some(completion) = self.device.poll_cq(self.cq)
+        {
+            self.done.push_back(completion);
+        }
+    }
+}
+
 impl Net {
     /// `count` nodes, each with an address handle for each; `tweak` changes their configurations.
     pub(super) fn new(count: usize, seed: u64, link: LinkConfig, tweak: impl Fn(usize, &mut DeviceConfig)) -> Net {
@@ -144,31 +154,40 @@ impl Net {
         node.device.post_send(now, node.qpn, wr).expect("posted");
     }
 
+    /// Hands a datagram from nowhere to a node.
+    pub(super) fn arrive(&mut self, node: usize, datagram: &[u8]) {
+        let node = &mut self.nodes[node];
+        node.device.handle_datagram(self.now, datagram, &mut node.mem);
+    }
+
     /// Moves everything that can move at this moment.
     pub(super) fn settle(&mut self) {
         for node in &mut self.nodes {
             if node.device.next_timeout().is_some_and(|at| at <= self.now) {
                 node.device.handle_timeout(self.now);
             }
-            while !node.asleep
-                && let Some(completion) = node.device.poll_cq(node.cq)
-            {
-                node.done.push_back(completion);
-            }
-            while let Some(made) = node.device.poll_transmit(self.now, &node.mem, &mut self.buffer) {
-                node.link.push(self.now, made, &self.buffer[..made.len]);
-            }
+            node.poll();
         }
-        for from in 0..self.nodes.len() {
-            while let Some(arrived) = self.nodes[from].link.pop(self.now, &mut self.buffer) {
-                let Some(to) = (0..self.nodes.len()).find(|to| gid(*to) == arrived.dst) else { continue };
-                let node = &mut self.nodes[to];
-                node.device.handle_datagram(self.now, &self.buffer[..arrived.len], &mut node.mem);
-                while !node.asleep
-                    && let Some(completion) = node.device.poll_cq(node.cq)
-                {
-                    node.done.push_back(completion);
+        loop {
+            for node in &mut self.nodes {
+                while let Some(made) = node.device.poll_transmit(self.now, &node.mem, &mut self.buffer) {
+                    node.link.push(self.now, made, &self.buffer[..made.len]);
                 }
+                // Sending may end operations too, whose memory is gone.
+                node.poll();
+            }
+            let mut moved = false;
+            for from in 0..self.nodes.len() {
+                while let Some(arrived) = self.nodes[from].link.pop(self.now, &mut self.buffer) {
+                    moved = true;
+                    let Some(to) = (0..self.nodes.len()).find(|to| gid(*to) == arrived.dst) else { continue };
+                    let node = &mut self.nodes[to];
+                    node.device.handle_datagram(self.now, &self.buffer[..arrived.len], &mut node.mem);
+                    node.poll();
+                }
+            }
+            if !moved {
+                return;
             }
         }
     }

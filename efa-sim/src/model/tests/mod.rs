@@ -1,4 +1,8 @@
 //! The model under test: devices in one process, joined by simulated links.
 
+mod delivery;
+mod failures;
 mod harness;
+mod operations;
+mod protection;
 mod smoke;
