@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::pace::Pace;
+use super::pace::{Pace, WindowBounds};
 use super::packet::ACK_WORDS;
 use super::qp::{RNR_FOREVER, WrList};
 use super::types::{Gid, Qpn};
@@ -64,6 +64,10 @@ pub(super) struct Chunk {
     pub(super) sends: u32,
     /// A piece has arrived.
     pub(super) answered: bool,
+    /// When what is missing counts as lost, because the last piece that was asked for has come.
+    pub(super) overtaken_ns: u64,
+    /// The last piece that was asked for.
+    pub(super) last_piece: u32,
     /// When it was sent or answered last.
     pub(super) last_ns: u64,
     /// When it was first sent or last answered: its total time-out counts from here.
@@ -83,6 +87,8 @@ pub(super) struct Conn {
     pub(super) heard: bool,
     pub(super) last_heard_ns: u64,
     pub(super) pace: Pace,
+    /// The newest packet was sent again to break a silence, which happens once.
+    pub(super) probed: bool,
     /// Sends and writes that are not wholly in packets.
     pub(super) queue: WrList,
     /// Numbered packets from `base` on.
@@ -118,7 +124,7 @@ pub(super) struct Acked {
 }
 
 impl Conn {
-    pub(super) fn new(qp: u32, gid: Gid, qpn: Qpn, first_psn: u32) -> Conn {
+    pub(super) fn new(qp: u32, gid: Gid, qpn: Qpn, first_psn: u32, window: WindowBounds) -> Conn {
         Conn {
             qp,
             gid,
@@ -127,7 +133,8 @@ impl Conn {
             gone: [0; 2],
             heard: false,
             last_heard_ns: 0,
-            pace: Pace::new(),
+            pace: Pace::new(window),
+            probed: false,
             queue: WrList::new(),
             packets: VecDeque::new(),
             base: first_psn,
@@ -286,6 +293,23 @@ impl Conn {
                 self.set_state(at, PacketState::Lost);
             }
         }
+    }
+
+    /// Where nothing was heard for `wait_ns` since the newest packet: sends that again, once, so that its
+    /// acknowledgement tells what is missing. Else says when to look again.
+    pub(super) fn probe(&mut self, now: u64, wait_ns: u64) -> Option<u64> {
+        if self.probed || self.lost > 0 {
+            return None;
+        }
+        let (at, packet) =
+            self.packets.iter().enumerate().rev().find(|(_, packet)| packet.state == PacketState::InFlight)?;
+        let due_ns = packet.last_ns.saturating_add(wait_ns);
+        if now < due_ns {
+            return Some(due_ns);
+        }
+        self.probed = true;
+        self.set_state(at, PacketState::Lost);
+        None
     }
 
     /// Forgets the pieces of a send queue entry that ended early.

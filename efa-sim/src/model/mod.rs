@@ -36,7 +36,7 @@ pub use self::counters::Counters;
 pub use self::device::{Device, DeviceConfig, Features, Transmit};
 pub use self::faults::{Faults, Peers};
 pub use self::memory::{FlatMemory, Memory, MrConfig};
-pub use self::pace::RtoBounds;
+pub use self::pace::{RtoBounds, WindowBounds};
 pub use self::qp::{QpChange, QpConfig, QpInfo};
 pub use self::types::{
     Access, AhNumber, Completion, CompletionOp, Cqn, Destination, DeviceError, Gid, MAX_INLINE, MAX_RECV_SGES,

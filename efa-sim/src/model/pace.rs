@@ -13,6 +13,15 @@ pub struct RtoBounds {
     pub max_ns: u64,
 }
 
+/// Packets that may be under way to one peer.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowBounds {
+    /// At first: a burst that a socket of ordinary size holds.
+    pub first: u32,
+    /// At most, never above the 512 that an acknowledgement describes.
+    pub max: u32,
+}
+
 /// Estimates for one peer.
 ///
 /// Smoothed round trip and variance as in RFC 6298; the window grows by one packet a window acknowledged
@@ -27,23 +36,25 @@ pub(super) struct Pace {
     slow_start_below: u32,
     last_cut_ns: u64,
     last_backoff_ns: u64,
+    bounds: WindowBounds,
 }
 
-const FIRST_WINDOW: u32 = 128;
 const MIN_WINDOW: u32 = 8;
 
 impl Pace {
     /// Nothing measured yet.
-    pub(super) fn new() -> Pace {
+    pub(super) fn new(bounds: WindowBounds) -> Pace {
+        let max = bounds.max.clamp(1, SEND_WINDOW);
         Pace {
             srtt_ns: 0,
             rttvar_ns: 0,
             backoff: 0,
-            window: FIRST_WINDOW,
+            window: bounds.first.clamp(1, max),
             credit: 0,
-            slow_start_below: SEND_WINDOW,
+            slow_start_below: max,
             last_cut_ns: 0,
             last_backoff_ns: 0,
+            bounds: WindowBounds { max, ..bounds },
         }
     }
 
@@ -64,16 +75,20 @@ impl Pace {
         }
     }
 
-    /// The peer acknowledged `packets` new packets.
-    pub(super) fn progressed(&mut self, packets: u32) {
+    /// The peer acknowledged `packets` of the `flying` packets that were under way. The window grows only
+    /// where it was what held packets back.
+    pub(super) fn progressed(&mut self, packets: u32, flying: u32) {
         self.backoff = 0;
+        if flying < self.window {
+            return;
+        }
         self.credit += packets;
         if self.window < self.slow_start_below {
-            self.window = (self.window + packets).min(SEND_WINDOW);
+            self.window = (self.window + packets).min(self.bounds.max);
             self.credit = 0;
         } else if self.credit >= self.window {
             self.credit -= self.window;
-            self.window = (self.window + 1).min(SEND_WINDOW);
+            self.window = (self.window + 1).min(self.bounds.max);
         }
     }
 
@@ -81,7 +96,7 @@ impl Pace {
     pub(super) fn lost(&mut self, now: u64) {
         if now.saturating_sub(self.last_cut_ns) > self.srtt_ns {
             self.last_cut_ns = now;
-            self.window = (self.window / 2).max(MIN_WINDOW);
+            self.window = (self.window / 2).max(MIN_WINDOW.min(self.bounds.max));
             self.slow_start_below = self.window;
         }
     }
@@ -97,7 +112,7 @@ impl Pace {
 
     /// Forgets what losses taught, after a rest or when everything was given up.
     pub(super) fn rest(&mut self) {
-        *self = Pace { srtt_ns: self.srtt_ns, rttvar_ns: self.rttvar_ns, ..Pace::new() };
+        *self = Pace { srtt_ns: self.srtt_ns, rttvar_ns: self.rttvar_ns, ..Pace::new(self.bounds) };
     }
 
     /// How long an unacknowledged packet waits before it is sent again.
@@ -105,6 +120,13 @@ impl Pace {
         let base = if self.srtt_ns == 0 { bounds.first_ns } else { self.srtt_ns.saturating_add(4 * self.rttvar_ns) };
         let floor = base.max(bounds.min_ns);
         floor.saturating_mul(1 << self.backoff).min(bounds.max_ns.max(bounds.min_ns))
+    }
+
+    /// How long after the newest packet a silence is probed: two round trips, at least a quarter of the
+    /// shortest time-out. A probe costs one packet, and saves the time-out where the last packets of a burst
+    /// were lost.
+    pub(super) fn probe_ns(&self, bounds: &RtoBounds) -> u64 {
+        if self.srtt_ns == 0 { bounds.first_ns } else { (2 * self.srtt_ns).max(bounds.min_ns / 4) }
     }
 
     /// How much later than a packet that was acknowledged may an earlier one be, before it counts as lost:
@@ -118,11 +140,12 @@ impl Pace {
 mod tests {
     use super::*;
 
+    const WINDOW: WindowBounds = WindowBounds { first: 64, max: 512 };
     const BOUNDS: RtoBounds = RtoBounds { first_ns: 100, min_ns: 10, max_ns: 1000 };
 
     #[test]
     fn time_out_follows_the_round_trip_and_doubles() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(WINDOW);
         assert_eq!(pace.rto_ns(&BOUNDS), 100);
         for _ in 0..100 {
             pace.measured(40);
@@ -136,18 +159,20 @@ mod tests {
             pace.timed_out(10_000 * turn, 1000);
         }
         assert_eq!(pace.rto_ns(&BOUNDS), 1000);
-        pace.progressed(1);
+        pace.progressed(1, 1);
         assert_eq!(pace.rto_ns(&BOUNDS), settled);
     }
 
     #[test]
     fn window_halves_once_a_round_trip_and_grows_again() {
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(WINDOW);
         pace.measured(100);
         pace.lost(1000);
         pace.lost(1001);
-        assert_eq!(pace.window(), FIRST_WINDOW / 2);
-        pace.progressed(FIRST_WINDOW / 2);
-        assert_eq!(pace.window(), FIRST_WINDOW / 2 + 1);
+        assert_eq!(pace.window(), 32);
+        pace.progressed(32, 32);
+        assert_eq!(pace.window(), 33);
+        pace.progressed(33, 10);
+        assert_eq!(pace.window(), 33, "it was not what held packets back");
     }
 }

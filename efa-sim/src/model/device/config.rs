@@ -1,6 +1,6 @@
 //! What a device is like.
 
-use super::super::pace::RtoBounds;
+use super::super::pace::{RtoBounds, WindowBounds};
 use super::super::packet::FabricKey;
 use super::super::types::Gid;
 
@@ -34,6 +34,8 @@ pub struct DeviceConfig {
     pub features: Features,
     /// Bounds of the retransmission time-out.
     pub rto: RtoBounds,
+    /// Packets under way to one peer.
+    pub window: WindowBounds,
     /// After this long without an answer a peer counts as gone.
     pub timeout_ns: u64,
     /// An acknowledgement waits this long for others, or for a packet that carries it.
@@ -65,6 +67,7 @@ impl DeviceConfig {
             max_qp: 256,
             features: Features { read: true, write: true, unsolicited_writes: true },
             rto: RtoBounds { first_ns: 20_000_000, min_ns: 4_000_000, max_ns: 100_000_000 },
+            window: WindowBounds { first: 64, max: 512 },
             timeout_ns: 5_000_000_000,
             ack_delay_ns: 20_000,
             ack_every: 16,

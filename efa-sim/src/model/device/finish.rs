@@ -123,12 +123,14 @@ impl Device {
         let mut slot = 0;
         if let Some(conn) = self.conns.get_mut(index) {
             slot = conn.qp;
+            let flying = conn.in_flight;
             let acked: Acked = conn.acknowledge(now, ack, words, &mut touched);
             if acked.packets > 0 {
                 if let Some(rtt_ns) = acked.rtt_ns {
                     conn.pace.measured(rtt_ns);
                 }
-                conn.pace.progressed(acked.packets);
+                conn.pace.progressed(acked.packets, flying);
+                conn.probed = false;
                 if words.iter().any(|word| *word != 0) && conn.mark_overtaken(acked.newest_sent_ns) > 0 {
                     conn.pace.lost(now);
                 }

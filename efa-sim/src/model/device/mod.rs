@@ -140,7 +140,7 @@ impl Device {
             Some(index) => index,
             None => {
                 let first_psn = self.config.first_psn.unwrap_or_else(|| self.rng.next_u32());
-                let index = self.conns.insert(Conn::new(slot, gid, qpn, first_psn));
+                let index = self.conns.insert(Conn::new(slot, gid, qpn, first_psn, self.config.window));
                 self.conn_of.insert((slot, gid, qpn), index);
                 if let Some(qp) = self.qp_mut(slot) {
                     qp.conns.push(index);

@@ -152,10 +152,18 @@ impl Device {
         chunk.missing &= !(1 << piece);
         (chunk.last_ns, chunk.progress_ns) = (now, now);
         let whole = chunk.missing == 0;
+        let overtaken = !whole && piece == chunk.last_piece;
+        if overtaken {
+            chunk.overtaken_ns = now.saturating_add(conn.pace.reordering_ns());
+        }
+        let look_ns = chunk.overtaken_ns;
+        conn.pace.progressed(1, conn.pieces_wanted);
         conn.pieces_wanted -= 1;
-        conn.pace.progressed(1);
         if whole {
             conn.close_chunk(at);
+        }
+        if overtaken {
+            self.arm(look_ns);
         }
         let Some(qp) = self.qps.get_mut(slot as usize).and_then(|qp| qp.as_deref_mut()) else { return };
         let pd = qp.config.pd;

@@ -109,6 +109,8 @@ impl Device {
         if timed_out > 0 {
             conn.pace.timed_out(now, rto_ns);
             self.counters.retrans_timeout_events += 1;
+        } else if let Some(at_ns) = conn.probe(now, conn.pace.probe_ns(&bounds)) {
+            next = next.min(at_ns);
         }
         self.arm(next);
         ask.map(|wr| self.give_up(now, index, wr))
@@ -118,7 +120,7 @@ impl Device {
         let (bounds, timeout) = (self.config.rto, self.config.timeout_ns);
         let conn = self.conns.get_mut(index)?;
         let rto_ns = conn.pace.rto_ns(&bounds);
-        let (mut timed_out, mut next, mut ask) = (0, u64::MAX, None);
+        let (mut timed_out, mut overtaken, mut next, mut ask) = (0, 0, u64::MAX, None);
         for chunk in &mut conn.chunks {
             if now.saturating_sub(chunk.progress_ns) >= timeout {
                 ask = ask.or(Some(chunk.wr));
@@ -126,14 +128,23 @@ impl Device {
             }
             next = next.min(chunk.progress_ns.saturating_add(timeout));
             let due = chunk.last_ns.saturating_add(rto_ns);
-            if !chunk.due && now >= due {
+            if chunk.due {
+                continue;
+            }
+            if now >= chunk.overtaken_ns {
+                chunk.due = true;
+                overtaken += 1;
+            } else if now >= due {
                 chunk.due = true;
                 timed_out += 1;
-            } else if !chunk.due {
-                next = next.min(due);
+            } else {
+                next = next.min(due).min(chunk.overtaken_ns);
             }
         }
-        conn.chunks_due += timed_out;
+        conn.chunks_due += timed_out + overtaken;
+        if overtaken > 0 {
+            conn.pace.lost(now);
+        }
         if timed_out > 0 {
             conn.pace.timed_out(now, rto_ns);
             self.counters.retrans_timeout_events += 1;

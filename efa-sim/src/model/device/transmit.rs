@@ -177,7 +177,8 @@ impl Device {
     ) -> Option<Transmit> {
         let conn = self.conns.get_mut(index)?;
         let slot = conn.qp;
-        let (psn, base, rto_ns) = (conn.psn(at), conn.base, conn.pace.rto_ns(&self.config.rto));
+        let (psn, base) = (conn.psn(at), conn.base);
+        let look_ns = conn.pace.rto_ns(&self.config.rto).min(conn.pace.probe_ns(&self.config.rto));
         let packet = conn.packets.get_mut(at)?;
         packet.sends += 1;
         packet.last_ns = now;
@@ -214,7 +215,7 @@ impl Device {
             self.counters.retrans_pkts += 1;
             self.counters.retrans_bytes += len as u64;
         }
-        self.arm(now.saturating_add(rto_ns));
+        self.arm(now.saturating_add(look_ns));
         self.address(index, header, psn, len, out)
     }
 
@@ -281,6 +282,8 @@ impl Device {
                     due: true,
                     sends: 0,
                     answered: false,
+                    overtaken_ns: u64::MAX,
+                    last_piece: 0,
                     last_ns: now,
                     progress_ns: now,
                 });
@@ -291,6 +294,8 @@ impl Device {
         let chunk = conn.chunks.get_mut(at)?;
         chunk.due = false;
         chunk.sends += 1;
+        chunk.overtaken_ns = u64::MAX;
+        chunk.last_piece = 63_u32.saturating_sub(chunk.missing.leading_zeros());
         chunk.last_ns = now;
         conn.chunks_due -= 1;
         let again = chunk.sends > 1;

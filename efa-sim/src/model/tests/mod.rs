@@ -5,4 +5,5 @@ mod failures;
 mod harness;
 mod operations;
 mod protection;
+mod recovery;
 mod smoke;
