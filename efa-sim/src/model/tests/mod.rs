@@ -3,6 +3,7 @@
 mod delivery;
 mod failures;
 mod harness;
+mod lifecycle;
 mod operations;
 mod protection;
 mod recovery;
