@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::Generation;
 use crate::model::link;
+use crate::model::{Gid, Peers};
 
 /// The prefix that all variables share.
 pub const PREFIX: &str = "EFA_SIM_";
@@ -45,43 +46,54 @@ pub enum ConfigError {
     },
 }
 
-/// Which way a fault stops packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Drop {
-    /// Packets pass.
-    #[default]
-    None,
-    /// Nothing leaves the device.
-    Egress,
-    /// Nothing that arrives is looked at.
-    Ingress,
-    /// Both.
-    Both,
+/// Packets that are stopped altogether, by the peer that they go to or come from.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Drops {
+    /// Nothing leaves for these devices.
+    pub egress: Peers,
+    /// Nothing from these devices is looked at.
+    pub ingress: Peers,
 }
 
-impl Drop {
-    /// Whether packets that leave are dropped.
-    pub fn egress(self) -> bool {
-        matches!(self, Drop::Egress | Drop::Both)
-    }
-
-    /// Whether packets that arrive are dropped.
-    pub fn ingress(self) -> bool {
-        matches!(self, Drop::Ingress | Drop::Both)
-    }
-}
-
-impl FromStr for Drop {
+impl FromStr for Drops {
     type Err = String;
 
+    /// Reads `egress`, `ingress` and `both`, each also for single peers as in `egress@10.0.0.2`, with commas
+    /// between them, or `none`.
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "none" => Ok(Drop::None),
-            "egress" => Ok(Drop::Egress),
-            "ingress" => Ok(Drop::Ingress),
-            "both" => Ok(Drop::Both),
-            _ => Err("expected none, egress, ingress or both".to_owned()),
+        let mut drops = Drops::default();
+        for part in text.split(',').map(str::trim).filter(|part| *part != "none") {
+            let (direction, peer) = match part.split_once('@') {
+                Some((direction, address)) => {
+                    let address: IpAddr = address.parse().map_err(|_| format!("`{address}` is not an IP address"))?;
+                    (direction, Some(Gid::from(address)))
+                }
+                None => (part, None),
+            };
+            let (egress, ingress) = match direction {
+                "egress" => (true, false),
+                "ingress" => (false, true),
+                "both" => (true, true),
+                _ => return Err("expected none, egress, ingress or both, or one of them @ADDRESS".to_owned()),
+            };
+            if egress {
+                add(&mut drops.egress, peer);
+            }
+            if ingress {
+                add(&mut drops.ingress, peer);
+            }
         }
+        Ok(drops)
+    }
+}
+
+/// Adds a peer to a set, or all.
+fn add(peers: &mut Peers, peer: Option<Gid>) {
+    match (peers, peer) {
+        (Peers::All, _) => {}
+        (peers, None) => *peers = Peers::All,
+        (Peers::Some(gids), Some(gid)) => gids.push(gid),
+        (peers @ Peers::None, Some(gid)) => *peers = Peers::Some(vec![gid]),
     }
 }
 
@@ -100,8 +112,6 @@ pub struct LinkConfig {
     pub duplicate: f64,
     /// Chance that a packet arrives after later ones.
     pub reorder: f64,
-    /// Packets that are stopped altogether.
-    pub drop: Drop,
 }
 
 impl LinkConfig {
@@ -155,6 +165,8 @@ pub struct Config {
     pub mtu: u32,
     /// The link of every device.
     pub link: LinkConfig,
+    /// Packets that are stopped.
+    pub drops: Drops,
     /// After how long without an answer an operation fails.
     pub timeout: Duration,
     /// Seed of everything that is drawn at random in the link; none for a fresh one per process.
@@ -221,8 +233,8 @@ impl Config {
                 loss: vars.parse("LOSS", parse_chance)?.unwrap_or(0.0),
                 duplicate: vars.parse("DUPLICATE", parse_chance)?.unwrap_or(0.0),
                 reorder: vars.parse("REORDER", parse_chance)?.unwrap_or(0.0),
-                drop: vars.parse("DROP", str::parse)?.unwrap_or_default(),
             },
+            drops: vars.parse("DROP", str::parse)?.unwrap_or_default(),
             timeout: vars
                 .parse("TIMEOUT", |text| {
                     parse_duration(text).and_then(|timeout| {
@@ -427,8 +439,18 @@ mod tests {
         assert_eq!(config.link.bytes_per_sec, Some(1_000_000_000));
         assert_eq!(config.link.loss, 0.01);
         assert_eq!(config.link.reorder, 0.5);
-        assert!(config.link.drop.egress() && !config.link.drop.ingress());
+        assert_eq!((config.drops.egress, config.drops.ingress), (Peers::All, Peers::None));
         assert_eq!(config.timeout, Duration::from_millis(250));
+    }
+
+    #[test]
+    fn packets_are_dropped_for_single_peers() {
+        let drops = config(&[("DROP", "egress@127.0.0.3,both@::1")]).unwrap().drops;
+        let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(drops.egress, Peers::Some(vec![gid("127.0.0.3"), gid("::1")]));
+        assert!(drops.ingress.contains(&gid("::1")));
+        assert!(!drops.ingress.contains(&gid("127.0.0.3")));
+        assert_eq!("none".parse(), Ok(Drops::default()));
     }
 
     #[test]

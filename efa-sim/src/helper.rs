@@ -7,13 +7,15 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::control::Server;
 use crate::runtime::{Runtime, now};
 
 /// How often the thread looks whether the application still polls.
@@ -57,49 +59,61 @@ impl Helper {
 }
 
 fn run(runtime: &Weak<Runtime>, stop: &AtomicBool) {
+    let mut server = runtime.upgrade().and_then(|runtime| listen(&runtime));
     let mut polls = 0;
-    let mut looks = 0;
+    let mut looks = 0u32;
     while !stop.load(Ordering::SeqCst) {
         let Some(runtime) = runtime.upgrade() else {
             return;
         };
         let seen = runtime.polls();
-        if seen != polls && !runtime.lock().is_armed() {
+        let commanded = if seen != polls && !runtime.lock().is_armed() {
             polls = seen;
-            looks += 1;
-            if looks % LOOKS_PER_SHOW == 0 {
-                runtime.lock().show_counters(runtime.counters_dir());
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(LOOKS_PER_SHOW) {
+                runtime.lock().show_counters(runtime.paths().counters.as_deref());
             }
             runtime.set_dozing(true);
-            doze(&runtime);
+            let commanded = wait(&runtime, None, server.as_ref(), LOOK);
             runtime.set_dozing(false);
+            commanded
         } else {
-            let wait = {
+            let longest = {
                 let mut core = runtime.lock();
                 core.turn(now());
-                core.show_counters(runtime.counters_dir());
+                core.show_counters(runtime.paths().counters.as_deref());
                 let now = now();
                 core.next_turn().map(|at| Duration::from_nanos(at.saturating_sub(now)))
             };
-            sleep(&runtime, wait.unwrap_or(LONGEST).min(LONGEST));
+            let longest = longest.unwrap_or(LONGEST).min(LONGEST);
+            wait(&runtime, Some(runtime.epoll_fd()), server.as_ref(), longest)
+        };
+        if commanded && let Some(server) = &mut server {
+            server.serve(|command| runtime.lock().execute(command));
         }
     }
 }
 
-/// Waits for the end of a look or to be woken, whatever comes in on the sockets.
-fn doze(runtime: &Runtime) {
-    let mut fds = [PollFd::new(runtime.wake_fd(), PollFlags::IN)];
-    // An interruption ends the look early, which does no harm.
-    let _ = poll(&mut fds, Some(&timespec(LOOK)));
-    drain(runtime);
+/// Opens the control socket. A device without one works on, and says why it has none.
+fn listen(runtime: &Runtime) -> Option<Server> {
+    let path = runtime.paths().control.as_deref()?;
+    Server::bind(path).map_err(|error| eprintln!("efa-sim: no control socket at {}: {error}", path.display())).ok()
 }
 
-/// Waits for a packet, a timer or to be woken.
-fn sleep(runtime: &Runtime, longest: Duration) {
-    let mut events = [MaybeUninit::<epoll::Event>::uninit(); 8];
-    // An interruption ends the sleep early, which does no harm.
-    let _ = epoll::wait(runtime.epoll_fd(), &mut events, Some(&timespec(longest)));
+/// Waits to be woken, for a command, for a packet if there are `sockets`, or for the end of a time; whether
+/// there is a command.
+fn wait(runtime: &Runtime, sockets: Option<&OwnedFd>, server: Option<&Server>, longest: Duration) -> bool {
+    let mut fds = Vec::with_capacity(16);
+    fds.push(PollFd::new(runtime.wake_fd(), PollFlags::IN));
+    fds.extend(sockets.map(|sockets| PollFd::new(sockets, PollFlags::IN)));
+    let first = fds.len();
+    for descriptor in server.iter().flat_map(|server| server.descriptors()) {
+        fds.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+    }
+    // An interruption ends the wait early, which does no harm.
+    let _ = poll(&mut fds, Some(&timespec(longest)));
     drain(runtime);
+    fds.iter().skip(first).any(|fd| !fd.revents().is_empty())
 }
 
 fn drain(runtime: &Runtime) {

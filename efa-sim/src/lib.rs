@@ -6,6 +6,7 @@
 //! system (sockets, threads, the C interface of libibverbs) is an adapter around it.
 
 pub mod config;
+pub mod control;
 mod generation;
 mod gid;
 mod helper;
@@ -18,4 +19,4 @@ pub mod sysfs;
 
 pub use generation::Generation;
 pub use memory::ProcessMemory;
-pub use runtime::{Completions, Notify, QpRequest, Runtime, RuntimeError};
+pub use runtime::{Completions, Notify, Paths, QpRequest, Runtime, RuntimeError};

@@ -15,11 +15,12 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::config::Config;
+use crate::control;
 use crate::helper::Helper;
 use crate::memory::ProcessMemory;
 use crate::model::link::Link;
 use crate::model::{
-    AhNumber, Completion, Counters, Cqn, Device, DeviceConfig, DeviceError, Features, Gid, MrConfig, MrKey, Pd, Peers,
+    AhNumber, Completion, Counters, Cqn, Device, DeviceConfig, DeviceError, Features, Gid, MrConfig, MrKey, Pd,
     QpChange, QpConfig, QpInfo, QpKind, Qpn, RecvWr, SendWr, Transmit,
 };
 use crate::net::{BATCH, QpSocket, RecvBatch, SendBatch};
@@ -88,7 +89,7 @@ impl Completions {
     }
 
     /// Takes the oldest.
-    pub fn next(&mut self) -> Option<Completion> {
+    pub fn take_oldest(&mut self) -> Option<Completion> {
         self.list.pop()
     }
 
@@ -103,6 +104,15 @@ impl Completions {
     }
 }
 
+/// Where a device shows itself in the file system.
+#[derive(Clone, Debug, Default)]
+pub struct Paths {
+    /// The directory of the counters' files.
+    pub counters: Option<PathBuf>,
+    /// The socket on which the device takes commands.
+    pub control: Option<PathBuf>,
+}
+
 /// A device that is open.
 pub struct Runtime {
     ip: IpAddr,
@@ -114,10 +124,9 @@ pub struct Runtime {
     helper: Mutex<Option<Helper>>,
     /// Wakes the helper.
     wake: OwnedFd,
-    /// What the helper waits on: sockets, and `wake`.
+    /// All sockets, for the helper to wait on.
     epoll: OwnedFd,
-    /// Where counters are shown.
-    counters_dir: Option<PathBuf>,
+    paths: Paths,
 }
 
 /// What the lock is around.
@@ -151,7 +160,7 @@ impl Runtime {
         ip: IpAddr,
         seed: u64,
         memory: ProcessMemory,
-        counters_dir: Option<PathBuf>,
+        paths: Paths,
     ) -> Result<Arc<Self>, RuntimeError> {
         let mut device_config = DeviceConfig::new(Gid::from(ip), key.to_le_bytes(), seed);
         device_config.mtu = config.mtu;
@@ -164,16 +173,11 @@ impl Runtime {
         };
         device_config.flows = config.flows;
         let mut device = Device::new(device_config);
-        if config.link.drop.egress() {
-            device.faults.drop_egress = Peers::All;
-        }
-        if config.link.drop.ingress() {
-            device.faults.drop_ingress = Peers::All;
-        }
+        device.faults.drop_egress = config.drops.egress.clone();
+        device.faults.drop_ingress = config.drops.ingress.clone();
         let slot_len = device.datagram_len();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll"))?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(system("eventfd"))?;
-        epoll::add(&epoll, &wake, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(system("epoll"))?;
         Ok(Arc::new(Runtime {
             ip,
             core: Mutex::new(Core {
@@ -194,7 +198,7 @@ impl Runtime {
             helper: Mutex::new(None),
             wake,
             epoll,
-            counters_dir,
+            paths,
         }))
     }
 
@@ -269,7 +273,7 @@ impl Runtime {
         core.device.destroy_qp(qpn)?;
         core.transmit(now());
         core.bury(qpn);
-        core.show_counters(self.counters_dir.as_deref());
+        core.show_counters(self.paths.counters.as_deref());
         Ok(())
     }
 
@@ -407,8 +411,8 @@ impl Runtime {
         &self.epoll
     }
 
-    pub(crate) fn counters_dir(&self) -> Option<&std::path::Path> {
-        self.counters_dir.as_deref()
+    pub(crate) fn paths(&self) -> &Paths {
+        &self.paths
     }
 
     /// Stops the helper thread; the device works on, driven by polls alone.
@@ -417,7 +421,7 @@ impl Runtime {
         if let Some(helper) = helper {
             helper.stop(self);
         }
-        self.lock().show_counters(self.counters_dir.as_deref());
+        self.lock().show_counters(self.paths.counters.as_deref());
     }
 }
 
@@ -465,6 +469,13 @@ impl Core {
     /// Whether an application waits for a notification.
     pub(crate) fn is_armed(&self) -> bool {
         !self.armed.is_empty()
+    }
+
+    /// Runs a command of the control socket, and what follows from it.
+    pub(crate) fn execute(&mut self, command: &str) -> String {
+        let answer = control::execute(command, &mut self.device, &mut self.link.config);
+        self.turn(now());
+        answer
     }
 
     fn take(&mut self, cqn: Cqn, out: &mut Completions) {

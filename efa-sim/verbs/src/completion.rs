@@ -299,13 +299,13 @@ unsafe fn advance(cq: *mut CqEx, drive: bool) -> Option<Completion> {
         if sim.runtime.poll(sim_cq.cqn, &mut polled.batch) {
             polled.empty = 0;
         } else {
-            polled.empty += 1;
-            if polled.empty % PATIENCE == 0 {
+            polled.empty = polled.empty.wrapping_add(1);
+            if polled.empty.is_multiple_of(PATIENCE) {
                 std::thread::yield_now();
             }
         }
     }
-    polled.current = polled.batch.next();
+    polled.current = polled.batch.take_oldest();
     polled.current
 }
 

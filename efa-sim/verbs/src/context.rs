@@ -7,8 +7,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use efa_sim::model::MAX_SEND_SGES;
-use efa_sim::sysfs::{FIRMWARE, VENDOR_ID};
-use efa_sim::{ProcessMemory, Runtime};
+use efa_sim::sysfs::{FIRMWARE, VENDOR_ID, device_name};
+use efa_sim::{Paths, ProcessMemory, Runtime};
 
 use crate::abi::{
     self, Context, ContextOps, Device, DeviceAttr, DeviceAttrEx, PORT_ATTR_OLDEST, PortAttr, RawGid, VerbsContext,
@@ -84,8 +84,11 @@ fn open_runtime(device: &SimDevice) -> Result<Arc<Runtime>, String> {
     };
     // SAFETY: what is registered is the application's promise, made with `ibv_reg_mr`.
     let memory = unsafe { ProcessMemory::new() };
-    Runtime::open(&host.config, host.key, device.ip, seed, memory, Some(device.counters.clone()))
-        .map_err(|error| error.to_string())
+    let paths = Paths {
+        counters: Some(device.counters.clone()),
+        control: Some(host.directory.join(format!("{}.sock", device_name(device.index)))),
+    };
+    Runtime::open(&host.config, host.key, device.ip, seed, memory, paths).map_err(|error| error.to_string())
 }
 
 /// A verb of old or rare use that the device refuses.

@@ -413,14 +413,15 @@ pub(crate) unsafe extern "C" fn post_send(qp: *mut Qp, first: *mut abi::SendWr, 
     let mut at = first;
     while !at.is_null() {
         // SAFETY: the caller's list is valid up to its end.
-        let error = unsafe { post_one(qp, &*at) };
+        let wr = unsafe { &*at };
+        // SAFETY: the queue pair is one of ours, the entry valid.
+        let error = unsafe { post_one(qp, wr) };
         if error != 0 {
             // SAFETY: the caller's pointer is valid for a write.
             unsafe { bad.write(at) };
             return error;
         }
-        // SAFETY: the caller's list is valid up to its end.
-        at = unsafe { (*at).next };
+        at = wr.next;
     }
     0
 }
@@ -478,7 +479,7 @@ unsafe fn read_sges(list: *const abi::Sge, count: usize, out: &mut [Sge]) -> Opt
     let out = out.get_mut(..count)?;
     for (index, to) in out.iter_mut().enumerate() {
         // SAFETY: as the caller promises.
-        let sge = unsafe { list.add(index).read() };
+        let sge = unsafe { list.wrapping_add(index).read() };
         *to = Sge { addr: sge.addr, len: sge.length, lkey: sge.lkey };
     }
     Some(count)
@@ -627,7 +628,7 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut QpEx, count: usize, list: 
     let mut buffers = [(0, 0); MAX_SEND_SGES];
     for (index, to) in buffers.iter_mut().take(count).enumerate() {
         // SAFETY: the caller's list has as many buffers as it says.
-        let buffer = unsafe { list.add(index).read() };
+        let buffer = unsafe { list.wrapping_add(index).read() };
         *to = (buffer.addr.expose_provenance() as u64, buffer.length);
     }
     // SAFETY: the caller's buffers may be read.
