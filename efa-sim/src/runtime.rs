@@ -330,24 +330,7 @@ impl Runtime {
         Ok(self.lock().device.destroy_ah(ah)?)
     }
 
-    /// Posts receives in order, until one is refused; how many were posted, and why no more.
-    pub fn post_recv<'a>(
-        &self,
-        qpn: Qpn,
-        receives: impl IntoIterator<Item = RecvWr<'a>>,
-    ) -> (usize, Result<(), DeviceError>) {
-        let mut core = self.lock();
-        let mut posted = 0;
-        for receive in receives {
-            if let Err(error) = core.device.post_recv(qpn, receive) {
-                return (posted, Err(error));
-            }
-            posted += 1;
-        }
-        (posted, Ok(()))
-    }
-
-    /// Starts posting sends: the lock is held until the result is dropped, which sends.
+    /// Starts posting: the lock is held until the result is dropped, which sends.
     pub fn post(&self) -> Poster<'_> {
         Poster { core: self.lock(), now: now() }
     }
@@ -425,7 +408,7 @@ impl Runtime {
     }
 }
 
-/// Posts to send queues under one lock, and sends when it is dropped.
+/// Posts to work queues under one lock, and sends when it is dropped.
 pub struct Poster<'a> {
     core: MutexGuard<'a, Core>,
     now: u64,
@@ -439,6 +422,15 @@ impl Poster<'_> {
     /// As for [`Device::post_send`].
     pub fn send(&mut self, qpn: Qpn, wr: SendWr<'_>) -> Result<(), DeviceError> {
         self.core.device.post_send(self.now, qpn, wr)
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Device::post_recv`].
+    pub fn receive(&mut self, qpn: Qpn, wr: RecvWr<'_>) -> Result<(), DeviceError> {
+        self.core.device.post_recv(qpn, wr)
     }
 }
 

@@ -15,8 +15,8 @@ use crate::channel::{self, CqNotify, Events};
 use crate::context::{SimContext, limits};
 use crate::errno;
 
-/// Empty polls in a row after which the thread offers its core to others. Two busy processes on one
-/// core would otherwise each wait for the end of the other's time slice.
+/// Empty polls in a row, at most, after which the thread offers its core to others. Two busy processes
+/// on one core would otherwise each wait for the end of the other's time slice.
 const PATIENCE: u32 = 64;
 
 /// A completion queue: rdma-core's structure, EFA's, and ours.
@@ -36,7 +36,37 @@ pub(crate) struct SimCq {
 struct Polled {
     batch: Completions,
     current: Option<Completion>,
+    spin: Spin,
+}
+
+/// When to offer the core to others: soon where that brought something, late where it did not.
+struct Spin {
     empty: u32,
+    patience: u32,
+    yielded: bool,
+}
+
+impl Spin {
+    fn found(&mut self) {
+        if self.yielded {
+            self.patience = (self.patience / 2).max(1);
+        }
+        self.empty = 0;
+        self.yielded = false;
+    }
+
+    fn missed(&mut self) {
+        if self.yielded {
+            self.patience = (self.patience * 2).min(PATIENCE);
+            self.yielded = false;
+        }
+        self.empty += 1;
+        if self.empty >= self.patience {
+            self.empty = 0;
+            self.yielded = true;
+            std::thread::yield_now();
+        }
+    }
 }
 
 impl SimCq {
@@ -133,7 +163,11 @@ unsafe fn create(
         cqn,
         events,
         reports_unsolicited,
-        polled: UnsafeCell::new(Polled { batch: Completions::new(), current: None, empty: 0 }),
+        polled: UnsafeCell::new(Polled {
+            batch: Completions::new(),
+            current: None,
+            spin: Spin { empty: 0, patience: PATIENCE, yielded: false },
+        }),
     });
     let raw = Box::into_raw(cq);
     raw.expose_provenance();
@@ -297,12 +331,9 @@ unsafe fn advance(cq: *mut CqEx, drive: bool) -> Option<Completion> {
         // SAFETY: the context of a queue is open as long as that exists.
         let sim = unsafe { SimContext::from_ptr(sim_cq.base.base.context) };
         if sim.runtime.poll(sim_cq.cqn, &mut polled.batch) {
-            polled.empty = 0;
+            polled.spin.found();
         } else {
-            polled.empty = polled.empty.wrapping_add(1);
-            if polled.empty.is_multiple_of(PATIENCE) {
-                std::thread::yield_now();
-            }
+            polled.spin.missed();
         }
     }
     polled.current = polled.batch.take_oldest();

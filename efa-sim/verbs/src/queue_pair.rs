@@ -387,6 +387,7 @@ unsafe fn sim_ibv_query_qp_data_in_order(_qp: *mut Qp, _op: c_int, _flags: u32) 
 pub(crate) unsafe extern "C" fn post_recv(qp: *mut Qp, first: *mut abi::RecvWr, bad: *mut *mut abi::RecvWr) -> c_int {
     // SAFETY: the queue pair is one of ours.
     let sim_qp = unsafe { SimQp::from_ptr(qp) };
+    let mut poster = sim_qp.runtime().post();
     let mut at = first;
     while !at.is_null() {
         // SAFETY: the caller's list is valid up to its end.
@@ -395,7 +396,7 @@ pub(crate) unsafe extern "C" fn post_recv(qp: *mut Qp, first: *mut abi::RecvWr, 
         // SAFETY: the list has as many pieces as it says.
         let count = unsafe { read_sges(wr.sg_list, wr.num_sge as usize, &mut sges) };
         let result = match count.and_then(|count| sges.get(..count)) {
-            Some(sges) => sim_qp.runtime().post_recv(sim_qp.qpn, [RecvWr { wr_id: wr.wr_id, sges }]).1,
+            Some(sges) => poster.receive(sim_qp.qpn, RecvWr { wr_id: wr.wr_id, sges }),
             None => Err(DeviceError::Invalid),
         };
         if let Err(error) = result {
