@@ -108,7 +108,7 @@ pub(super) struct Conn {
     pub(super) ack_since_ns: u64,
     pub(super) ack_due: bool,
     pub(super) ack_timed: bool,
-    /// The next packet tells the peer that receives are posted again.
+    /// The next acknowledgement tells the peer that receives are posted again.
     pub(super) ready_due: bool,
     pub(super) starved: bool,
     /// In the device's list of connections that have something to send.
@@ -121,6 +121,8 @@ pub(super) struct Acked {
     pub(super) packets: u32,
     pub(super) newest_sent_ns: u64,
     pub(super) rtt_ns: Option<u64>,
+    /// Packets among them that had met no receive before.
+    pub(super) were_not_ready: u32,
 }
 
 impl Conn {
@@ -159,6 +161,7 @@ impl Conn {
     /// Whether a packet could be made for it now.
     pub(super) fn has_work(&self) -> bool {
         self.ack_due
+            || self.ready_due
             || self.chunks_due > 0
             || (self.in_flight < self.pace.window()
                 && (self.lost > 0 || (!self.queue.is_empty() && self.packets.len() < SEND_WINDOW as usize)))
@@ -284,12 +287,17 @@ impl Conn {
         Some(Ok(due_ns))
     }
 
-    /// The peer has receives again: what waited for them goes out now.
-    pub(super) fn receiver_ready(&mut self) {
+    /// The peer has receives again: the oldest `count` packets that waited for them go out now.
+    pub(super) fn receiver_ready(&mut self, count: u32) {
+        let mut left = count;
         for at in 0..self.packets.len() {
+            if left == 0 {
+                break;
+            }
             if let Some(packet) = self.packets.get_mut(at).filter(|packet| packet.state == PacketState::NotReady) {
                 // A hint is not one of the retries that the application allowed.
-                packet.not_ready = packet.not_ready.saturating_sub(1);
+                packet.not_ready = packet.not_ready.saturating_sub(1).max(1);
+                left -= 1;
                 self.set_state(at, PacketState::Lost);
             }
         }
@@ -363,6 +371,7 @@ impl Conn {
         if packet.sends == 1 {
             acked.rtt_ns = Some(now.saturating_sub(packet.last_ns));
         }
+        acked.were_not_ready += u32::from(packet.not_ready > 0);
         touched.push(packet.wr);
     }
 }

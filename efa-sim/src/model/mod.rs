@@ -13,7 +13,8 @@
 //! initiator asks for pieces and asks again for those that do not come.
 //!
 //! Incarnations tell a queue pair from an earlier one of the same number. A packet for a queue pair that is
-//! gone is answered so, and everything that waits for it ends.
+//! gone is answered so, and everything that waits for it ends. Until a sender has heard from a queue pair it
+//! does not know its incarnation; so far the queue key, which the provider draws at random, tells old from new.
 #![forbid(unsafe_code)]
 
 mod ah;

@@ -73,7 +73,7 @@ impl Kind {
 pub const FLAG_ACK: u8 = 1;
 /// `imm` is valid.
 pub const FLAG_IMM: u8 = 2;
-/// The receiver that had no receives has some again.
+/// In an acknowledgement: the receiver that had no receives has `length` again.
 pub const FLAG_READY: u8 = 4;
 /// Sent before, maybe received before.
 pub const FLAG_AGAIN: u8 = 8;
@@ -115,7 +115,7 @@ pub struct Header {
     pub rkey: u32,
     /// Remote address of this piece or request.
     pub addr: u64,
-    /// Bytes of the whole write, or of the read request.
+    /// Bytes of the whole write, or of the read request; receives that are posted.
     pub length: u32,
     /// Bytes of a piece in a read request; index of the piece in a response.
     pub piece: u32,

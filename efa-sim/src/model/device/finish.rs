@@ -2,7 +2,7 @@
 
 use super::super::conn::Acked;
 use super::super::packet::ACK_WORDS;
-use super::super::qp::Recv;
+use super::super::qp::{Recv, Wr};
 use super::super::types::{AhNumber, Completion, CompletionOp, Gid, QpState, Qpn, SendOp, Status, UD_PREFIX};
 use super::Device;
 
@@ -131,6 +131,8 @@ impl Device {
                 }
                 conn.pace.progressed(acked.packets, flying);
                 conn.probed = false;
+                // A receiver that took one message it had turned away may take more.
+                conn.receiver_ready(2 * acked.were_not_ready);
                 if words.iter().any(|word| *word != 0) && conn.mark_overtaken(acked.newest_sent_ns) > 0 {
                     conn.pace.lost(now);
                 }
@@ -163,11 +165,11 @@ impl Device {
         }
     }
 
-    /// Ends everything that waits for a peer.
-    pub(super) fn fail_conn(&mut self, index: u32, status: Status) {
+    /// Ends what waits for a peer: all for which `which` holds.
+    pub(super) fn fail_conn(&mut self, index: u32, status: Status, which: impl Fn(&Wr) -> bool) {
         let Some(conn) = self.conns.get(index) else { return };
         let slot = conn.qp;
-        self.finish_all(slot, Some(index), status, status);
+        self.finish_all(slot, status, status, |wr| wr.conn == index && which(wr));
         if let Some(conn) = self.conns.get_mut(index) {
             conn.pace.rest();
         }
@@ -177,22 +179,18 @@ impl Device {
     pub(super) fn break_qp(&mut self, slot: u32, first: Status) {
         let Some(qp) = self.qp_mut(slot).filter(|qp| qp.state != QpState::Error) else { return };
         qp.state = QpState::Error;
-        self.finish_all(slot, None, first, Status::Flushed);
+        self.finish_all(slot, first, Status::Flushed, |_| true);
         while let Some(receive) = self.qp_mut(slot).and_then(|qp| qp.receives.pop_front()) {
             let nobody = Arrival { gid: Gid::default(), qpn: Qpn(0), imm: None, len: 0 };
             self.finish_receive(slot, receive.wr_id, Status::Flushed, nobody);
         }
     }
 
-    /// Ends the entries of one connection, or of all, in the order in which they were posted.
-    fn finish_all(&mut self, slot: u32, only: Option<u32>, first: Status, others: Status) {
+    /// Ends those entries for which `which` holds, in the order in which they were posted.
+    fn finish_all(&mut self, slot: u32, first: Status, others: Status, which: impl Fn(&Wr) -> bool) {
         let Some(qp) = self.qp(slot) else { return };
-        let mut entries: Vec<(u64, u32)> = qp
-            .wrs
-            .iter()
-            .filter(|(_, wr)| only.is_none_or(|conn| wr.conn == conn))
-            .map(|(index, wr)| (wr.order, index))
-            .collect();
+        let mut entries: Vec<(u64, u32)> =
+            qp.wrs.iter().filter(|(_, wr)| which(wr)).map(|(index, wr)| (wr.order, index)).collect();
         entries.sort_unstable();
         let mut status = first;
         for (_, index) in entries {

@@ -42,7 +42,6 @@ impl Device {
         {
             conn.starved = false;
             conn.ready_due = true;
-            conn.ack_due = conn.rx.is_some();
             self.wake(index);
         }
         Ok(())

@@ -73,7 +73,9 @@ impl Device {
                 if header.status == Status::Ok {
                     conn.forget_incarnation();
                 }
-                self.fail_conn(index, Status::RemoteBadDestQpn);
+                // What goes to another key is for the queue pair that has this number next.
+                self.fail_conn(index, Status::RemoteBadDestQpn, |wr| wr.qkey == header.qkey);
+                self.wake(index);
             }
             return;
         }
@@ -82,9 +84,9 @@ impl Device {
         }
         if conn.incarnation != header.src_incarnation {
             if conn.incarnation != 0 {
-                // The peer's number serves another queue pair now.
+                // The peer's number serves another queue pair now, which must not get what the old one may have.
                 conn.forget_incarnation();
-                self.fail_conn(index, Status::RemoteBadDestQpn);
+                self.fail_conn(index, Status::RemoteBadDestQpn, |wr| wr.pieces_taken > 0);
             }
             let Some(conn) = self.conns.get_mut(index) else { return };
             conn.incarnation = header.src_incarnation;
@@ -92,8 +94,8 @@ impl Device {
         let Some(conn) = self.conns.get_mut(index) else { return };
         conn.heard = true;
         conn.last_heard_ns = now;
-        if header.flags & FLAG_READY != 0 {
-            conn.receiver_ready();
+        if header.kind == Kind::Ack && header.flags & FLAG_READY != 0 {
+            conn.receiver_ready(header.length);
             self.wake(index);
         }
         if header.flags & FLAG_ACK != 0 {
@@ -296,7 +298,7 @@ impl Device {
         if to.kind.wants_answer() {
             let mut header = Header::new(Kind::BadQpn);
             header.status = why;
-            (header.src_qpn, header.src_incarnation) = (to.dst_qpn, to.dst_incarnation);
+            (header.src_qpn, header.src_incarnation, header.qkey) = (to.dst_qpn, to.dst_incarnation, to.qkey);
             (header.dst_qpn, header.dst_incarnation) = (to.src_qpn, to.src_incarnation);
             self.answer(to.src_gid, header);
         }
@@ -311,7 +313,7 @@ impl Device {
             if let Some(conn) = self.conns.get_mut(index) {
                 conn.forget_incarnation();
             }
-            self.fail_conn(index, Status::RemoteBadDestQpn);
+            self.fail_conn(index, Status::RemoteBadDestQpn, |_| true);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What time brings: acknowledgements that waited, retransmissions, retries, and giving up.
 
 use super::super::conn::PacketState;
+use super::super::qp::RNR_FOREVER;
 use super::super::types::Status;
 use super::Device;
 
@@ -66,7 +67,7 @@ impl Device {
             match ask {
                 Ask::Fail(status) => {
                     self.counters.unresponsive_remote_events += 1;
-                    self.fail_conn(index, status);
+                    self.fail_conn(index, status, |_| true);
                 }
                 Ask::FailOne(wr) => {
                     self.counters.impaired_remote_conn_events += 1;
@@ -81,21 +82,33 @@ impl Device {
 
     fn expire_packets(&mut self, now: u64, index: u32) -> Option<Ask> {
         let (bounds, timeout) = (self.config.rto, self.config.timeout_ns);
+        let forever =
+            self.conns.get(index).and_then(|conn| self.qp(conn.qp)).map(|qp| qp.rnr_retry) == Some(RNR_FOREVER);
         let conn = self.conns.get_mut(index)?;
         let rto_ns = conn.pace.rto_ns(&bounds);
         let (mut timed_out, mut next, mut ask) = (0, u64::MAX, None);
+        // Where retries never end, one packet asks for all that wait: many would only keep both ends busy.
+        let mut asked = false;
         for at in 0..conn.packets.len() {
             let Some(packet) = conn.packets.get(at).copied() else { break };
             match packet.state {
                 PacketState::Settled => continue,
-                PacketState::NotReady if now >= packet.due_ns => conn.set_state(at, PacketState::Lost),
-                PacketState::NotReady => next = next.min(packet.due_ns),
+                PacketState::NotReady if forever && asked => continue,
+                PacketState::NotReady if now >= packet.due_ns => {
+                    conn.set_state(at, PacketState::Lost);
+                    asked = true;
+                }
+                PacketState::NotReady => {
+                    next = next.min(packet.due_ns);
+                    asked = true;
+                }
                 PacketState::InFlight | PacketState::Lost => {
                     if now.saturating_sub(packet.first_ns) >= timeout {
                         ask = ask.or(Some(packet.wr));
                         continue;
                     }
                     next = next.min(packet.first_ns.saturating_add(timeout));
+                    asked |= packet.not_ready > 0;
                     let due = packet.last_ns.saturating_add(rto_ns);
                     if packet.state == PacketState::InFlight && now >= due {
                         conn.set_state(at, PacketState::Lost);

@@ -120,7 +120,7 @@ impl Device {
                 if let Some(made) = self.send_read_request(now, index, out) {
                     return Some(made);
                 }
-            } else if conn.ack_due {
+            } else if conn.ack_due || conn.ready_due {
                 return self.send_ack(index, out);
             } else {
                 return None;
@@ -365,10 +365,16 @@ impl Device {
             encode_ack_words(&map, out.get_mut(HEADER_LEN..HEADER_LEN + ACK_WORDS * 8)?);
         }
         self.counters.sim_acks_sent += 1;
+        let mut header = Header::new(Kind::Ack);
+        let receives = self.qp(conn.qp).map_or(0, |qp| qp.receives.len() as u32);
         if let Some(conn) = self.conns.get_mut(index) {
             (conn.ack_due, conn.acks_pending) = (false, 0);
+            if std::mem::take(&mut conn.ready_due) {
+                header.flags |= FLAG_READY;
+                header.length = receives;
+            }
         }
-        self.address(index, Header::new(Kind::Ack), 0, len, out)
+        self.address(index, header, 0, len, out)
     }
 
     /// Addresses a packet to a connection's peer, with an acknowledgement on its back.
@@ -390,9 +396,6 @@ impl Device {
             if rx.span() <= 64 {
                 (conn.ack_due, conn.acks_pending) = (false, 0);
             }
-        }
-        if std::mem::take(&mut conn.ready_due) {
-            header.flags |= FLAG_READY;
         }
         let gid = conn.gid;
         Some(self.seal(gid, header, spread, payload, out))

@@ -211,6 +211,11 @@ fn a_receiver_without_receives_delays_nobody_else() {
     let done = net.run(2_000_000, |net| net.nodes[1].done.len() == 200);
     assert!(done, "all 200 within 2 ms, got {}", net.nodes[1].done.len());
     assert!(net.nodes[0].done.iter().all(|completion| completion.wr_id < 10_000));
+    // Nor does it keep both ends busy: one message asks for all.
+    net.run(50_000_000, |_| false);
+    let asked = net.nodes[2].device.counters().sim_rnr_sent;
+    net.run(SECOND, |_| false);
+    assert!(net.nodes[2].device.counters().sim_rnr_sent - asked < 200);
     // The stalled peer gets receives at last: everything arrives, without waiting for the longest retry.
     for i in 0..1000 {
         net.post_recv(2, i, 0, 64);

@@ -17,6 +17,7 @@ pub(super) struct Node {
     pub(super) mem: FlatMemory,
     pub(super) cq: Cqn,
     pub(super) qpn: Qpn,
+    pub(super) qkey: u32,
     pub(super) mr: MrKey,
     pub(super) done: VecDeque<Completion>,
     /// Does not poll, so that what moves moves without it.
@@ -60,9 +61,14 @@ pub(super) fn qp_config(qpn: u32, cq: Cqn) -> QpConfig {
 
 /// Makes a queue pair and brings it up.
 pub(super) fn open_qp(device: &mut Device, config: QpConfig) {
+    open_qp_with(device, config, QKEY);
+}
+
+/// The same with a key of its own.
+pub(super) fn open_qp_with(device: &mut Device, config: QpConfig, qkey: u32) {
     device.create_qp(config).expect("queue pair");
     for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
-        let change = QpChange { state: Some(state), qkey: Some(QKEY), rnr_retry: None };
+        let change = QpChange { state: Some(state), qkey: Some(qkey), rnr_retry: None };
         device.modify_qp(config.qpn, change).expect("state");
     }
 }
@@ -96,7 +102,7 @@ impl Net {
                 }
                 let mem = FlatMemory::new(BASE, SIZE);
                 let link = Link::new(link, seed ^ (0xabc << i));
-                Node { device, mem, cq, qpn, mr, done: VecDeque::new(), asleep: false, link }
+                Node { device, mem, cq, qpn, qkey: QKEY, mr, done: VecDeque::new(), asleep: false, link }
             })
             .collect();
         Net { now: 1, nodes, buffer: vec![0; 65536] }
@@ -108,7 +114,7 @@ impl Net {
     }
 
     pub(super) fn dest(&self, node: usize) -> Destination {
-        Destination { ah: AhNumber(node as u16), qpn: self.nodes[node].qpn, qkey: QKEY }
+        Destination { ah: AhNumber(node as u16), qpn: self.nodes[node].qpn, qkey: self.nodes[node].qkey }
     }
 
     /// Memory of a node as one piece.

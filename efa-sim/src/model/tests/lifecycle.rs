@@ -68,7 +68,10 @@ impl Ledger {
 fn revive(net: &mut Net, node: usize) {
     let (qpn, cq) = (net.nodes[node].qpn, net.nodes[node].cq);
     net.nodes[node].device.destroy_qp(qpn).expect("there");
-    open_qp(&mut net.nodes[node].device, qp_config(qpn.0, cq));
+    // As the provider does: a key that the old one did not have.
+    net.nodes[node].qkey += 1;
+    let qkey = net.nodes[node].qkey;
+    open_qp_with(&mut net.nodes[node].device, qp_config(qpn.0, cq), qkey);
 }
 
 proptest! {

@@ -165,6 +165,21 @@ fn empty_operations_complete() {
 }
 
 #[test]
+fn a_queue_pair_reaches_itself() {
+    let mut net = Net::pair(9);
+    net.fill(0, 0, &pattern(9, 5000));
+    net.post_recv(0, 1, 10_000, 64);
+    net.post(SendOp::Send, (0, 0), 2, 0, 0, 64, None);
+    net.post(SendOp::Write, (0, 0), 3, 0, 20_000, 5000, None);
+    net.post(SendOp::Read, (0, 0), 4, 30_000, 0, 5000, None);
+    net.drain(SECOND);
+    assert_eq!(net.done(0).iter().filter(|completion| completion.status == Status::Ok).count(), 4);
+    for (place, len) in [(10_000, 64), (20_000, 5000), (30_000, 5000)] {
+        assert_eq!(net.bytes(0, place, len), net.bytes(0, 0, len));
+    }
+}
+
+#[test]
 fn unreliable_datagrams_have_a_prefix_and_no_second_chance() {
     let mut net = Net::pair(7);
     for node in 0..2 {
