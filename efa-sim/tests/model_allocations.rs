@@ -90,7 +90,7 @@ fn exchange(ends: &mut [End; 2], now: &mut u64, buffer: &mut [u8], sent: &mut u6
             } {
                 moved = true;
                 *sent += 1;
-                if *sent % 7 != 0 {
+                if !sent.is_multiple_of(7) {
                     let to = &mut ends[1 - from];
                     to.device.handle_datagram(*now, &buffer[..made.len], &mut to.mem);
                 }

@@ -6,6 +6,8 @@
 
 mod attributes;
 mod efadv;
+#[cfg(test)]
+mod layout;
 mod objects;
 
 pub(crate) use attributes::*;
