@@ -33,7 +33,10 @@ pub(super) struct Packet {
     pub(super) piece: u32,
     pub(super) state: PacketState,
     pub(super) sends: u32,
+    /// Retries used up by "not ready" answers.
     pub(super) not_ready: u32,
+    /// It met no receive, at least once.
+    pub(super) turned_away: bool,
     /// When its total time-out started.
     pub(super) first_ns: u64,
     /// When it was sent last.
@@ -275,6 +278,7 @@ impl Conn {
             return None;
         }
         packet.not_ready += 1;
+        packet.turned_away = true;
         if retries != RNR_FOREVER && packet.not_ready > u32::from(retries) {
             return Some(Err(packet.wr));
         }
@@ -296,7 +300,7 @@ impl Conn {
             }
             if let Some(packet) = self.packets.get_mut(at).filter(|packet| packet.state == PacketState::NotReady) {
                 // A hint is not one of the retries that the application allowed.
-                packet.not_ready = packet.not_ready.saturating_sub(1).max(1);
+                packet.not_ready = packet.not_ready.saturating_sub(1);
                 left -= 1;
                 self.set_state(at, PacketState::Lost);
             }
@@ -371,7 +375,7 @@ impl Conn {
         if packet.sends == 1 {
             acked.rtt_ns = Some(now.saturating_sub(packet.last_ns));
         }
-        acked.were_not_ready += u32::from(packet.not_ready > 0);
+        acked.were_not_ready += u32::from(packet.turned_away);
         touched.push(packet.wr);
     }
 }

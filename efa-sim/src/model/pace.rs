@@ -65,7 +65,8 @@ impl Pace {
 
     /// A packet that was sent once was acknowledged after `rtt_ns`.
     pub(super) fn measured(&mut self, rtt_ns: u64) {
-        let rtt_ns = rtt_ns.max(1);
+        // A minute is more than any network takes: a clock has jumped.
+        let rtt_ns = rtt_ns.clamp(1, 60_000_000_000);
         if self.srtt_ns == 0 {
             self.srtt_ns = rtt_ns;
             self.rttvar_ns = rtt_ns / 2;
@@ -138,7 +139,33 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Whatever happens, in whatever order: something may be sent, never more than the bounds allow.
+        #[test]
+        fn window_and_time_out_stay_within_their_bounds(
+            events in prop::collection::vec((0u8..5, any::<u64>(), 0u32..1000), 0..300),
+            first in 0u32..2000,
+            max in 0u32..2000,
+        ) {
+            let mut pace = Pace::new(WindowBounds { first, max });
+            for (event, time, count) in events {
+                match event {
+                    0 => pace.measured(time),
+                    1 => pace.progressed(count, count),
+                    2 => pace.lost(time),
+                    3 => pace.timed_out(time, time / 2),
+                    _ => pace.rest(),
+                }
+                prop_assert!((1..=max.clamp(1, SEND_WINDOW)).contains(&pace.window()));
+                prop_assert!((BOUNDS.min_ns..=BOUNDS.max_ns).contains(&pace.rto_ns(&BOUNDS)));
+                prop_assert!(pace.probe_ns(&BOUNDS) > 0 && pace.reordering_ns() > 0);
+            }
+        }
+    }
 
     const WINDOW: WindowBounds = WindowBounds { first: 64, max: 512 };
     const BOUNDS: RtoBounds = RtoBounds { first_ns: 100, min_ns: 10, max_ns: 1000 };

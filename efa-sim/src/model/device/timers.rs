@@ -108,7 +108,7 @@ impl Device {
                         continue;
                     }
                     next = next.min(packet.first_ns.saturating_add(timeout));
-                    asked |= packet.not_ready > 0;
+                    asked |= packet.turned_away;
                     let due = packet.last_ns.saturating_add(rto_ns);
                     if packet.state == PacketState::InFlight && now >= due {
                         conn.set_state(at, PacketState::Lost);

@@ -157,6 +157,7 @@ impl Device {
             state: PacketState::Settled,
             sends: 0,
             not_ready: 0,
+            turned_away: false,
             first_ns: now,
             last_ns: now,
             due_ns: 0,

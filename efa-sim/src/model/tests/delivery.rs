@@ -226,6 +226,41 @@ fn a_receiver_without_receives_delays_nobody_else() {
 }
 
 #[test]
+fn a_peer_that_is_not_there_delays_nobody_else() {
+    let link = LinkConfig { latency_ns: 5_000, ..LinkConfig::default() };
+    let mut net = Net::new(3, 15, link, |_, _| {});
+    net.nodes[0].device.faults.drop_egress = Peers::Some(vec![gid(2)]);
+    for i in 0..1000 {
+        let op = [SendOp::Send, SendOp::Write, SendOp::Read][i % 3];
+        net.post(op, (0, 2), 10_000 + i as u64, 0, 0, 1000, None);
+    }
+    for i in 0..200 {
+        net.post_recv(1, i, 0, 64);
+        net.post(SendOp::Send, (0, 1), i, 0, 0, 64, None);
+    }
+    assert!(net.run(2_000_000, |net| net.nodes[1].done.len() == 200));
+    net.drain(10 * SECOND);
+    let done = net.done(0);
+    assert_eq!(done.iter().filter(|completion| completion.status == Status::Ok).count(), 200);
+    assert_eq!(done.iter().filter(|completion| completion.status == Status::UnreachableRemote).count(), 1000);
+}
+
+/// The clock of an adapter may stand still or go back, as clocks of several cores do.
+#[test]
+fn a_clock_that_goes_back_breaks_nothing() {
+    let link = LinkConfig { latency_ns: 5_000, loss_ppm: 200_000, ..LinkConfig::default() };
+    let mut net = Net::new(2, 16, link, |_, _| {});
+    for i in 0..200 {
+        net.post_recv(1, i, 0, 64);
+        net.post(SendOp::Send, (0, 1), i, 0, 0, 64, None);
+        net.run(30_000, |_| false);
+        net.now = net.now.saturating_sub(7_000 * (i % 5));
+    }
+    net.drain(10 * SECOND);
+    assert_eq!((net.done(0).len(), net.done(1).len()), (200, 200));
+}
+
+#[test]
 fn acknowledgements_are_coalesced_and_ride_on_answers() {
     let mut net = Net::pair(13);
     for i in 0..64 {
