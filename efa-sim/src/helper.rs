@@ -21,8 +21,8 @@ use crate::runtime::{Runtime, now};
 /// How often the thread looks whether the application still polls.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Looks between two times of showing counters while the application polls.
-const LOOKS_PER_SHOW: u32 = 100;
+/// Time between two updates of the counters' files.
+const SHOW_NS: u64 = 100_000_000;
 
 /// Longest sleep: a bound on the harm of a wake-up that was missed.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -61,33 +61,39 @@ impl Helper {
 fn run(runtime: &Weak<Runtime>, stop: &AtomicBool) {
     let mut server = runtime.upgrade().and_then(|runtime| listen(&runtime));
     let mut polls = 0;
-    let mut looks = 0u32;
+    let mut show_at = 0;
+    let mut shown = None;
     while !stop.load(Ordering::SeqCst) {
         let Some(runtime) = runtime.upgrade() else {
             return;
         };
         let seen = runtime.polls();
-        let commanded = if seen != polls && !runtime.lock().is_armed() {
-            polls = seen;
-            looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(LOOKS_PER_SHOW) {
-                runtime.lock().show_counters(runtime.paths().counters.as_deref());
-            }
-            runtime.set_dozing(true);
+        // Whoever arms a queue looks at this flag afterwards, so that an armed queue is never dozed over.
+        runtime.set_dozing(true);
+        let doze = seen != polls && !runtime.lock().is_armed();
+        polls = seen;
+        let commanded = if doze {
             let commanded = wait(&runtime, None, server.as_ref(), LOOK);
             runtime.set_dozing(false);
             commanded
         } else {
+            runtime.set_dozing(false);
             let longest = {
                 let mut core = runtime.lock();
                 core.turn(now());
-                core.show_counters(runtime.paths().counters.as_deref());
-                let now = now();
-                core.next_turn().map(|at| Duration::from_nanos(at.saturating_sub(now)))
+                // What has not been shown yet is, once the device has been quiet for a moment.
+                let counters = core.device.counters();
+                let seen = Some((counters.tx_pkts, counters.rx_pkts));
+                let longest = if seen == shown { LONGEST } else { Duration::from_nanos(SHOW_NS) };
+                core.sleep_until_turn(now(), longest)
             };
-            let longest = longest.unwrap_or(LONGEST).min(LONGEST);
             wait(&runtime, Some(runtime.epoll_fd()), server.as_ref(), longest)
         };
+        if now() >= show_at {
+            let counters = runtime.show_counters();
+            shown = Some((counters.tx_pkts, counters.rx_pkts));
+            show_at = now().saturating_add(SHOW_NS);
+        }
         if commanded && let Some(server) = &mut server {
             server.serve(|command| runtime.lock().execute(command));
         }
@@ -96,7 +102,7 @@ fn run(runtime: &Weak<Runtime>, stop: &AtomicBool) {
 
 /// Opens the control socket. A device without one works on, and says why it has none.
 fn listen(runtime: &Runtime) -> Option<Server> {
-    let path = runtime.paths().control.as_deref()?;
+    let path = runtime.control_path()?;
     Server::bind(path).map_err(|error| eprintln!("efa-sim: no control socket at {}: {error}", path.display())).ok()
 }
 

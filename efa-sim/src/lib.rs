@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod control;
+mod counter_files;
 mod generation;
 mod gid;
 mod helper;

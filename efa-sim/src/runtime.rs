@@ -7,15 +7,17 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::config::Config;
 use crate::control;
+use crate::counter_files::CounterFiles;
 use crate::helper::Helper;
 use crate::memory::ProcessMemory;
 use crate::model::link::Link;
@@ -126,7 +128,9 @@ pub struct Runtime {
     wake: OwnedFd,
     /// All sockets, for the helper to wait on.
     epoll: OwnedFd,
-    paths: Paths,
+    counter_files: CounterFiles,
+    /// The socket on which the device takes commands.
+    control: Option<PathBuf>,
 }
 
 /// What the lock is around.
@@ -143,7 +147,8 @@ pub(crate) struct Core {
     receives: RecvBatch,
     pub(crate) link: Link,
     armed: Vec<(Cqn, Arc<dyn Notify>)>,
-    shown: Option<Counters>,
+    /// When the helper wakes by itself, if it sleeps: an earlier wish of the model must wake it.
+    helper_wakes_ns: Option<u64>,
 }
 
 impl Runtime {
@@ -191,14 +196,15 @@ impl Runtime {
                 receives: RecvBatch::new(slot_len),
                 link: Link::new(config.link.to_model(), seed),
                 armed: Vec::new(),
-                shown: None,
+                helper_wakes_ns: None,
             }),
             polls: AtomicU64::new(0),
             helper_dozes: AtomicBool::new(false),
             helper: Mutex::new(None),
             wake,
             epoll,
-            paths,
+            counter_files: CounterFiles::new(paths.counters),
+            control: paths.control,
         }))
     }
 
@@ -273,7 +279,8 @@ impl Runtime {
         core.device.destroy_qp(qpn)?;
         core.transmit(now());
         core.bury(qpn);
-        core.show_counters(self.paths.counters.as_deref());
+        drop(core);
+        self.show_counters();
         Ok(())
     }
 
@@ -332,7 +339,7 @@ impl Runtime {
 
     /// Starts posting: the lock is held until the result is dropped, which sends.
     pub fn post(&self) -> Poster<'_> {
-        Poster { core: self.lock(), now: now() }
+        Poster { runtime: self, core: self.lock(), now: now() }
     }
 
     /// Takes completions of a queue into `out`, which must be empty, after a turn of the device if there
@@ -348,6 +355,9 @@ impl Runtime {
             core.due(now);
             core.transmit(now);
             core.notify();
+            if core.helper_oversleeps() {
+                self.wake_helper();
+            }
         }
         !out.is_empty()
     }
@@ -358,7 +368,7 @@ impl Runtime {
         core.armed.retain(|(armed, _)| *armed != cqn);
         core.armed.push((cqn, notify));
         core.notify();
-        if self.helper_dozes.load(Ordering::SeqCst) {
+        if core.helper_oversleeps() || self.helper_dozes.load(Ordering::SeqCst) {
             self.wake_helper();
         }
     }
@@ -394,8 +404,16 @@ impl Runtime {
         &self.epoll
     }
 
-    pub(crate) fn paths(&self) -> &Paths {
-        &self.paths
+    /// Where the helper listens for commands.
+    pub(crate) fn control_path(&self) -> Option<&Path> {
+        self.control.as_deref()
+    }
+
+    /// Brings the files of the counters up to date.
+    pub(crate) fn show_counters(&self) -> Counters {
+        let counters = self.counters();
+        self.counter_files.show(&counters);
+        counters
     }
 
     /// Stops the helper thread; the device works on, driven by polls alone.
@@ -404,12 +422,13 @@ impl Runtime {
         if let Some(helper) = helper {
             helper.stop(self);
         }
-        self.lock().show_counters(self.paths.counters.as_deref());
+        self.show_counters();
     }
 }
 
 /// Posts to work queues under one lock, and sends when it is dropped.
 pub struct Poster<'a> {
+    runtime: &'a Runtime,
     core: MutexGuard<'a, Core>,
     now: u64,
 }
@@ -438,6 +457,9 @@ impl Drop for Poster<'_> {
     fn drop(&mut self) {
         self.core.transmit(self.now);
         self.core.notify();
+        if self.core.helper_oversleeps() {
+            self.runtime.wake_helper();
+        }
     }
 }
 
@@ -450,8 +472,27 @@ impl Core {
         self.notify();
     }
 
+    /// How long the helper may sleep from `now` on; noted, so that others know whether to wake it.
+    pub(crate) fn sleep_until_turn(&mut self, now: u64, longest: Duration) -> Duration {
+        let longest = self.next_turn().map_or(longest, |at| longest.min(Duration::from_nanos(at.saturating_sub(now))));
+        self.helper_wakes_ns = Some(now.saturating_add(longest.as_nanos() as u64));
+        longest
+    }
+
+    /// Whether the helper sleeps past the next turn; asked once, for the caller wakes it.
+    fn helper_oversleeps(&mut self) -> bool {
+        let oversleeps = match (self.helper_wakes_ns, self.next_turn()) {
+            (Some(wakes), Some(turn)) => turn < wakes,
+            _ => false,
+        };
+        if oversleeps {
+            self.helper_wakes_ns = None;
+        }
+        oversleeps
+    }
+
     /// When the device wants its next turn without a packet.
-    pub(crate) fn next_turn(&self) -> Option<u64> {
+    fn next_turn(&self) -> Option<u64> {
         match (self.device.next_timeout(), self.link.next_due()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -560,25 +601,6 @@ impl Core {
             self.sockets.insert(self.living, socket);
             self.sockets.truncate(self.living + GRAVES);
         }
-    }
-
-    /// Writes those counters that changed to their files.
-    pub(crate) fn show_counters(&mut self, directory: Option<&std::path::Path>) {
-        let Some(directory) = directory else {
-            return;
-        };
-        let counters = *self.device.counters();
-        if self.shown == Some(counters) {
-            return;
-        }
-        let before = self.shown.map(|shown| shown.values());
-        for (index, (name, value)) in Counters::NAMES.iter().zip(counters.values()).enumerate() {
-            if before.is_none_or(|before| before.get(index) != Some(&value)) {
-                // The tree may be gone already while the process exits.
-                let _ = std::fs::write(directory.join(name), format!("{value}\n"));
-            }
-        }
-        self.shown = Some(counters);
     }
 }
 
