@@ -151,6 +151,28 @@ fn a_sender_that_was_replaced_starts_afresh_at_the_receiver() {
 }
 
 #[test]
+fn late_packets_of_a_sender_that_is_gone_mean_nothing() {
+    let mut net = Net::pair(16);
+    for wr_id in 0..8 {
+        net.post_recv(1, wr_id, 0, 64);
+    }
+    net.post(SendOp::Send, (0, 1), 1, 0, 0, 64, None);
+    let late = net.capture(0);
+    net.arrive(1, &late[0]);
+    let (qpn, cq) = (net.nodes[0].qpn, net.nodes[0].cq);
+    net.nodes[0].device.destroy_qp(qpn).expect("there");
+    open_qp(&mut net.nodes[0].device, qp_config(qpn.0, cq));
+    for wr_id in 2..4 {
+        net.post(SendOp::Send, (0, 1), wr_id, 0, 0, 64, None);
+        net.drain(SECOND);
+        net.arrive(1, &late[0]);
+        net.drain(SECOND);
+    }
+    assert_eq!(statuses(&mut net, 0), [Status::Ok; 2]);
+    assert_eq!(net.done(1).len(), 3);
+}
+
+#[test]
 fn a_wrong_queue_key_is_a_wrong_queue_pair() {
     let mut net = Net::pair(9);
     net.post_recv(1, 0, 0, 64);

@@ -166,6 +166,16 @@ impl Net {
         node.device.handle_datagram(self.now, datagram, &mut node.mem);
     }
 
+    /// What a node sends now, kept from the link.
+    pub(super) fn capture(&mut self, node: usize) -> Vec<Vec<u8>> {
+        let node = &mut self.nodes[node];
+        let mut datagrams = Vec::new();
+        while let Some(made) = node.device.poll_transmit(self.now, &node.mem, &mut self.buffer) {
+            datagrams.push(self.buffer[..made.len].to_vec());
+        }
+        datagrams
+    }
+
     /// Moves everything that can move at this moment.
     pub(super) fn settle(&mut self) {
         for node in &mut self.nodes {
