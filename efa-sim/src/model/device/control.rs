@@ -61,7 +61,8 @@ impl Device {
     /// Registers memory; the key serves as local and as remote key.
     ///
     /// # Errors
-    /// As for [`MrTable::register`](super::super::memory::MrTable::register).
+    /// [`DeviceError::Invalid`] where the range wraps around the address space, or about a million
+    /// registrations exist.
     pub fn register(&mut self, mr: MrConfig) -> Result<MrKey, DeviceError> {
         let generation = self.rng.next_u32();
         self.mrs.register(mr, generation)
