@@ -32,6 +32,9 @@ const POLL_BATCH: usize = 32;
 /// Sockets of destroyed queue pairs that stay bound, to tell late packets that the queue pair is gone.
 const GRAVES: usize = 16;
 
+/// Polls of an application between two looks at those sockets.
+const GRAVE_POLLS: u64 = 256;
+
 /// Full batches that one turn receives from one socket at most, so that sending gets its turn.
 const TURNS: usize = 4;
 
@@ -344,12 +347,12 @@ impl Runtime {
     /// Takes completions of a queue into `out`, which must be empty, after a turn of the device if there
     /// are none yet.
     pub fn poll(&self, cqn: Cqn, out: &mut Completions) -> bool {
-        self.polls.fetch_add(1, Ordering::Relaxed);
+        let polls = self.polls.fetch_add(1, Ordering::Relaxed);
         let mut core = self.lock();
         core.take(cqn, out);
         if out.is_empty() {
             let now = now();
-            core.receive(now);
+            core.receive(now, polls.is_multiple_of(GRAVE_POLLS));
             core.take(cqn, out);
             core.due(now);
             core.transmit(now);
@@ -465,7 +468,7 @@ impl Drop for Poster<'_> {
 impl Core {
     /// Everything that can be done now.
     pub(crate) fn turn(&mut self, now: u64) {
-        self.receive(now);
+        self.receive(now, true);
         self.due(now);
         self.transmit(now);
         self.notify();
@@ -520,14 +523,17 @@ impl Core {
         out.list.reverse();
     }
 
-    fn receive(&mut self, now: u64) {
-        for socket in &self.sockets {
+    /// Receives what is there for living queue pairs, and for dead ones too if `graves`.
+    fn receive(&mut self, now: u64, graves: bool) {
+        let count = if graves { self.sockets.len() } else { self.living };
+        for socket in self.sockets.iter().take(count) {
             for _ in 0..TURNS {
                 let count = socket.receive(&mut self.receives);
                 for index in 0..count {
                     let packet = self.receives.packet(index);
                     self.device.handle_datagram(now, packet, &mut self.memory);
                 }
+                // A single packet is handed over before the next is looked for.
                 if count < BATCH {
                     break;
                 }
