@@ -533,6 +533,9 @@ impl Core {
                     let packet = self.receives.packet(index);
                     self.device.handle_datagram(now, packet, &mut self.memory);
                 }
+                if self.receives.has_failed() {
+                    learn(socket, self.sockets.get(..self.living).unwrap_or(&[]), &mut self.device);
+                }
                 // A single packet is handed over before the next is looked for.
                 if count < BATCH {
                     break;
@@ -581,6 +584,9 @@ impl Core {
         match self.flows.get(self.next_flow).or(self.sockets.first()) {
             Some(socket) => {
                 socket.send(&mut self.sends);
+                if self.sends.has_failed() {
+                    learn(socket, self.sockets.get(..self.living).unwrap_or(&[]), &mut self.device);
+                }
             }
             None => self.sends.clear(),
         }
@@ -605,6 +611,17 @@ impl Core {
             self.living -= 1;
             self.sockets.insert(self.living, socket);
             self.sockets.truncate(self.living + GRAVES);
+        }
+    }
+}
+
+/// Takes the errors of a socket: a peer whose host says that its port is closed is gone. The packet may have
+/// been one of any queue pair, for they all leave from any socket.
+fn learn(socket: &QpSocket, living: &[QpSocket], device: &mut Device) {
+    while let Some(peer) = socket.next_refused() {
+        for local in living {
+            let local = Qpn(u32::from(local.port()));
+            device.peer_gone(local, Gid::from(peer.ip()), Qpn(u32::from(peer.port())));
         }
     }
 }

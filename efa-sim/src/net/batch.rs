@@ -20,6 +20,7 @@ pub struct SendBatch {
     names: Box<[sockaddr_storage]>,
     headers: Box<[mmsghdr]>,
     filled: usize,
+    failed: bool,
 }
 
 /// Packets received: as [`SendBatch`].
@@ -32,6 +33,8 @@ pub struct RecvBatch {
     busy: bool,
     /// Whether the last call for a single packet got one.
     hit: bool,
+    /// Whether the last call told of an error, of an earlier packet maybe.
+    failed: bool,
 }
 
 // SAFETY: the raw pointers inside point into the batch's own boxes, which move with it.
@@ -49,7 +52,7 @@ impl SendBatch {
         for (header, name) in headers.iter_mut().zip(&mut names) {
             header.msg_hdr.msg_name = ptr::from_mut(name).cast();
         }
-        SendBatch { slots, slot_len, iovecs, names, headers, filled: 0 }
+        SendBatch { slots, slot_len, iovecs, names, headers, filled: 0, failed: false }
     }
 
     /// Room for the next packet, none when the batch is full.
@@ -83,12 +86,18 @@ impl SendBatch {
         self.filled == 0
     }
 
+    /// Whether the last call told of an error: more is known from the socket.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     /// Throws the packets away.
     pub fn clear(&mut self) {
         self.filled = 0;
     }
 
     pub(super) fn send(&mut self, fd: RawFd) -> usize {
+        self.failed = false;
         if self.filled == 1 {
             self.filled = 0;
             return self.send_one(fd);
@@ -107,6 +116,7 @@ impl SendBatch {
                 Ok(sent) if sent > 0 => done += sent,
                 // The first packet is refused: it is lost, the others may still go.
                 _ => {
+                    self.failed |= is_error();
                     done += 1;
                     lost += 1;
                 }
@@ -117,7 +127,7 @@ impl SendBatch {
         total - lost
     }
 
-    fn send_one(&self, fd: RawFd) -> usize {
+    fn send_one(&mut self, fd: RawFd) -> usize {
         let (Some(iovec), Some(header)) = (self.iovecs.first(), self.headers.first()) else {
             return 0;
         };
@@ -132,6 +142,7 @@ impl SendBatch {
                 header.msg_hdr.msg_namelen,
             )
         };
+        self.failed = sent < 0 && is_error();
         usize::from(sent >= 0)
     }
 }
@@ -142,7 +153,7 @@ impl RecvBatch {
         let mut slots = vec![0; slot_len * BATCH].into_boxed_slice();
         let mut iovecs = iovecs(&mut slots, slot_len);
         let headers = headers(&mut iovecs);
-        RecvBatch { slots, slot_len, iovecs, headers, busy: false, hit: false }
+        RecvBatch { slots, slot_len, iovecs, headers, busy: false, hit: false, failed: false }
     }
 
     /// A packet of the last [`QpSocket::receive`](super::QpSocket::receive).
@@ -155,6 +166,7 @@ impl RecvBatch {
     /// Receives one packet while they come one by one, which is what latency is made of: the call for a
     /// single packet is shorter, and it does not look for a second one. Receives a batch otherwise.
     pub(super) fn receive(&mut self, fd: RawFd) -> usize {
+        self.failed = false;
         if self.busy {
             let count = self.receive_batch(fd);
             self.busy = count > 1;
@@ -174,8 +186,16 @@ impl RecvBatch {
                 header.msg_len = length;
                 true
             }
-            _ => false,
+            _ => {
+                self.failed = is_error();
+                false
+            }
         }
+    }
+
+    /// Whether the last call told of an error: more is known from the socket.
+    pub fn has_failed(&self) -> bool {
+        self.failed
     }
 
     fn receive_batch(&mut self, fd: RawFd) -> usize {
@@ -191,8 +211,16 @@ impl RecvBatch {
                 ptr::null_mut(),
             )
         };
-        usize::try_from(received).unwrap_or(0)
+        usize::try_from(received).unwrap_or_else(|_| {
+            self.failed = is_error();
+            0
+        })
     }
+}
+
+/// Whether the call that just failed did so for more than lack of packets or of room.
+fn is_error() -> bool {
+    std::io::Error::last_os_error().kind() != std::io::ErrorKind::WouldBlock
 }
 
 fn iovecs(slots: &mut [u8], slot_len: usize) -> Box<[iovec]> {

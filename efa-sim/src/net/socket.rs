@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use super::{RecvBatch, SendBatch};
+use super::{RecvBatch, SendBatch, refused};
 
 /// Bytes of socket buffer asked for: the window of many senders at once.
 const BUFFER: libc::c_int = 16 << 20;
@@ -41,6 +41,7 @@ impl QpSocket {
         socket.set_nonblocking(true)?;
         enlarge(&socket, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE);
         enlarge(&socket, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE);
+        refused::keep_errors(socket.as_raw_fd(), ip);
         let port = socket.local_addr()?.port();
         Ok(QpSocket { socket, port })
     }
@@ -61,6 +62,11 @@ impl QpSocket {
     /// Receives what is there, up to a batch; how many packets.
     pub fn receive(&self, batch: &mut RecvBatch) -> usize {
         batch.receive(self.socket.as_raw_fd())
+    }
+
+    /// The next peer whose host says that the port is closed; none when all were told.
+    pub fn next_refused(&self) -> Option<SocketAddr> {
+        refused::next_refused(self.socket.as_raw_fd())
     }
 }
 

@@ -146,6 +146,8 @@ fn a_killed_peer_ends_the_other_side() {
     let client = client.finish();
     assert!(!client.status.success(), "{}", client.output);
     assert!(killed.elapsed() < Duration::from_secs(10), "{:?}", killed.elapsed());
+    // The provider's words for status 9.
+    assert!(client.output.contains("Bad queue pair"), "{}", client.output);
     // The server's directory is still there, until its host's next start.
     assert_eq!(fs::read_dir(one.state.path()).unwrap().count(), 1);
     fi_info(&one, "a_killed_peer_ends_the_other_side", &["-p", "efa"]);
