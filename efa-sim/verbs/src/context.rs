@@ -16,7 +16,7 @@ use crate::abi::{
 use crate::completion;
 use crate::errno;
 use crate::host::{self, SimDevice};
-use crate::queue_pair;
+use crate::{posting, queue_pair};
 
 /// Limits of every device; those of a queue pair come from the model.
 pub(crate) mod limits {
@@ -130,8 +130,8 @@ unsafe fn sim_ibv_open_device(device: *mut Device) -> *mut Context {
         compat_cq_and_srq: [None; 7],
         post_srq_recv: Some(unsupported),
         compat_qp: [None; 4],
-        post_send: Some(queue_pair::post_send),
-        post_recv: Some(queue_pair::post_recv),
+        post_send: Some(posting::post_send),
+        post_recv: Some(posting::post_recv),
         compat_rest: [None; 5],
     };
     let context = Context {

@@ -20,5 +20,6 @@ mod errno;
 mod host;
 mod memory;
 mod names;
+mod posting;
 mod queue_pair;
 mod stubs;
