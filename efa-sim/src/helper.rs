@@ -80,7 +80,7 @@ fn run(runtime: &Weak<Runtime>, stop: &AtomicBool) {
             runtime.set_dozing(false);
             let longest = {
                 let mut core = runtime.lock();
-                core.turn(now());
+                core.turn(now(), runtime.epoll_fd());
                 // What has not been shown yet is, once the device has been quiet for a moment.
                 let counters = core.device.counters();
                 let seen = Some((counters.tx_pkts, counters.rx_pkts));
@@ -95,7 +95,7 @@ fn run(runtime: &Weak<Runtime>, stop: &AtomicBool) {
             show_at = now().saturating_add(SHOW_NS);
         }
         if commanded && let Some(server) = &mut server {
-            server.serve(|command| runtime.lock().execute(command));
+            server.serve(|command| runtime.lock().execute(command, runtime.epoll_fd()));
         }
     }
 }

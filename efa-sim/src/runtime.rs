@@ -5,6 +5,7 @@
 //! helper thread ([`crate::helper`]) does the same.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 use crate::config::Config;
 use crate::control;
@@ -34,6 +35,9 @@ const GRAVES: usize = 16;
 
 /// Polls of an application between two looks at those sockets.
 const GRAVE_POLLS: u64 = 256;
+
+/// Sockets that are each asked for packets; of more, the kernel is first asked which have some.
+const FEW_SOCKETS: usize = 2;
 
 /// Full batches that one turn receives from one socket at most, so that sending gets its turn.
 const TURNS: usize = 4;
@@ -352,7 +356,7 @@ impl Runtime {
         core.take(cqn, out);
         if out.is_empty() {
             let now = now();
-            core.receive(now, polls.is_multiple_of(GRAVE_POLLS));
+            core.receive(now, polls.is_multiple_of(GRAVE_POLLS), &self.epoll);
             core.take(cqn, out);
             core.due(now);
             core.transmit(now);
@@ -467,8 +471,8 @@ impl Drop for Poster<'_> {
 
 impl Core {
     /// Everything that can be done now.
-    pub(crate) fn turn(&mut self, now: u64) {
-        self.receive(now, true);
+    pub(crate) fn turn(&mut self, now: u64, epoll: &OwnedFd) {
+        self.receive(now, true, epoll);
         self.due(now);
         self.transmit(now);
         self.notify();
@@ -507,9 +511,9 @@ impl Core {
     }
 
     /// Runs a command of the control socket, and what follows from it.
-    pub(crate) fn execute(&mut self, command: &str) -> String {
+    pub(crate) fn execute(&mut self, command: &str, epoll: &OwnedFd) -> String {
         let answer = control::execute(command, &mut self.device, &mut self.link.config);
-        self.turn(now());
+        self.turn(now(), epoll);
         answer
     }
 
@@ -524,22 +528,43 @@ impl Core {
     }
 
     /// Receives what is there for living queue pairs, and for dead ones too if `graves`.
-    fn receive(&mut self, now: u64, graves: bool) {
-        let count = if graves { self.sockets.len() } else { self.living };
-        for socket in self.sockets.iter().take(count) {
-            for _ in 0..TURNS {
-                let count = socket.receive(&mut self.receives);
-                for index in 0..count {
-                    let packet = self.receives.packet(index);
-                    self.device.handle_datagram(now, packet, &mut self.memory);
-                }
-                if self.receives.has_failed() {
-                    learn(socket, self.sockets.get(..self.living).unwrap_or(&[]), &mut self.device);
-                }
-                // A single packet is handed over before the next is looked for.
-                if count < BATCH {
-                    break;
-                }
+    ///
+    /// With more than a few sockets, one call asks which of them have something.
+    fn receive(&mut self, now: u64, graves: bool, epoll: &OwnedFd) {
+        if graves || self.living <= FEW_SOCKETS {
+            let count = if graves { self.sockets.len() } else { self.living };
+            for index in 0..count {
+                self.receive_from(now, index);
+            }
+            return;
+        }
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
+        // Nothing is lost when it fails: the next turn asks again.
+        let (ready, _) = epoll::wait(epoll, &mut events, Some(&Timespec::default())).unwrap_or_default();
+        for event in ready {
+            let port = event.data.u64();
+            if let Some(index) = self.sockets.iter().position(|socket| u64::from(socket.port()) == port) {
+                self.receive_from(now, index);
+            }
+        }
+    }
+
+    fn receive_from(&mut self, now: u64, index: usize) {
+        let Some(socket) = self.sockets.get(index) else {
+            return;
+        };
+        for _ in 0..TURNS {
+            let count = socket.receive(&mut self.receives);
+            for index in 0..count {
+                let packet = self.receives.packet(index);
+                self.device.handle_datagram(now, packet, &mut self.memory);
+            }
+            if self.receives.has_failed() {
+                learn(socket, self.sockets.get(..self.living).unwrap_or(&[]), &mut self.device);
+            }
+            // A single packet is handed over before the next is looked for.
+            if count < BATCH {
+                break;
             }
         }
     }
