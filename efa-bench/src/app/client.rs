@@ -19,7 +19,7 @@ use crate::report::{self, Outcome, Report};
 use crate::rig::{BUFFERS_PER_SIDE, Rig, Role, RunError, WaitMode, Watch};
 use crate::runner;
 use crate::select::{self, Choice};
-use crate::units::{format_memory, format_size};
+use crate::units::format_size;
 use crate::writers::{Flow, Format, Outputs};
 
 /// What the server may take to look at itself and choose, beyond the time-out.
@@ -42,7 +42,7 @@ pub(super) fn dry_run(args: &PingPongArgs) -> Result<(), Failure> {
     text.push_str(&format!(
         "\nbuffers: {BUFFERS_PER_SIDE} of {} on each side, {} ({} bytes)\n",
         format_size(plan.max_size()),
-        format_memory(plan.footprint_bytes(BUFFERS_PER_SIDE)),
+        format_size(plan.footprint_bytes(BUFFERS_PER_SIDE)),
         plan.footprint_bytes(BUFFERS_PER_SIDE)
     ));
     super::print(text.as_bytes())
