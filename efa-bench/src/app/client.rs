@@ -250,7 +250,10 @@ impl Client<'_> {
         run.provider = Some(choice.info.provider());
         run.fabric = Some(choice.info.fabric());
         run.domain = Some(choice.info.domain());
-        run.nic = choice.info.nic().and_then(|nic| nic.name);
+        let nic = choice.info.nic();
+        let firmware = nic.as_ref().and_then(|nic| nic.firmware.as_deref());
+        self.report.simulated = is_simulated(&choice.info.domain(), firmware) || is_simulated(&accept.domain, None);
+        run.nic = nic.and_then(|nic| nic.name);
         let peer = session::peer_side(control.hello(), Some(&accept.environment), report::Role::Server);
         run.sides.peer = Some(peer);
         self.report.environment.peer = Some((*accept.environment).clone());
@@ -286,6 +289,11 @@ impl Client<'_> {
     }
 }
 
+/// Whether a device is the software EFA device of this project, which says so in its name and its firmware version.
+fn is_simulated(domain: &str, firmware: Option<&str>) -> bool {
+    domain.starts_with("efasim") || firmware.is_some_and(|version| version.starts_with("efa-sim"))
+}
+
 /// Sends the plan, and hears what the server makes of it.
 fn agree(plan: &Plan, local: &Local, control: &mut Control) -> Result<Accept, Failure> {
     let failed = |error| Failure::control(Phase::Handshake, &error);
@@ -303,5 +311,18 @@ fn agree(plan: &Plan, local: &Local, control: &mut Control) -> Result<Accept, Fa
         Message::Accept(accept) => Ok(*accept),
         Message::Refuse(refusal) => Err(Failure::refused(&refusal)),
         other => Err(failed(control.unexpected("Accept or Refuse", &other))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_software_device_is_told_from_hardware() {
+        assert!(is_simulated("efasim0-rdm", None));
+        assert!(is_simulated("renamed", Some("efa-sim 0.1.0")));
+        assert!(!is_simulated("rdmap0s6-rdm", Some("1.2.3")));
+        assert!(!is_simulated("lo", None));
     }
 }

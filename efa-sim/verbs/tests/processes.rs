@@ -185,12 +185,8 @@ fn libraries_of_rdma_core_find_their_symbols() {
         eprintln!("SKIPPED: libraries_of_rdma_core_find_their_symbols: no librdmacm.so.1 (package librdmacm1)");
         return;
     };
-    let output = Command::new("ldd")
-        .arg("-r")
-        .arg(library)
-        .env("LD_LIBRARY_PATH", &installed.libraries)
-        .output()
-        .unwrap();
+    let output =
+        Command::new("ldd").arg("-r").arg(library).env("LD_LIBRARY_PATH", &installed.libraries).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("efa-sim/libibverbs.so.1"), "{text}");
     // Symbols of the C library's threads are undefined in some older libraries without harm.
@@ -212,9 +208,8 @@ impl Control {
         let deadline = Instant::now() + PATIENCE;
         let (directory, stream) = wait_for("a control socket", deadline, || {
             let entries = fs::read_dir(host.state.path()).ok()?;
-            let directory = entries.flatten().find(|entry| {
-                entry.file_name().to_string_lossy().starts_with(&format!("{pid}-"))
-            })?;
+            let directory =
+                entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{pid}-")))?;
             let stream = UnixStream::connect(directory.path().join("efasim0.sock")).ok()?;
             Some((directory.path(), stream))
         });
