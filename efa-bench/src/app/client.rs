@@ -113,6 +113,8 @@ impl Client<'_> {
         }
         let ended = self.with_server(&mut plan, &local, &clock, &mut control);
         match &ended {
+            // Nothing to say to this user, for whom the end is none, but the server has to know.
+            Err(failure) if failure.text.is_empty() => control.abort("the reader of its output has left"),
             // The server learns why, unless it is gone or has said so itself.
             Err(failure) => control.abort(&failure.text),
             // The goodbye was said before the link was closed.
